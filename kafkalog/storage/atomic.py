@@ -28,7 +28,7 @@ StrPath = str | os.PathLike[str]
 _RENAME_NOREPLACE: Final = 1
 _RENAME_EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100
-_URL: Final = re.compile(r"[A-Za-z][\w+.-]+:/")
+URL: Final = re.compile(r"[A-Za-z][\w+.-]+:/")
 _CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
 MAY_NOT_LAST: Final = "it is in place, but may not outlive a crash"
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -90,7 +90,7 @@ def closest_parent(path: Path) -> Path:
 def resolve(path: StrPath) -> Path:
     """The absolute path of an output, with all symbolic links resolved; raises UnsafePathError for a URL."""
     # `pathlib` has made one slash of two; the path would end in a directory `s3:` here
-    if _URL.match(os.fspath(path)):
+    if URL.match(os.fspath(path)):
         raise not_local(path, is_output=True)
     return Path(os.path.realpath(path))
 

@@ -119,7 +119,7 @@ class SegmentContents:
         """
         # an object in remote storage has another path
         is_empty = self.last_offset < self.base_offset
-        return any(one.is_limit or (is_empty and one.is_unreadable) for one in self.findings)
+        return bool(self.findings) and any(one.is_limit or (is_empty and one.is_unreadable) for one in self.findings)
 
     @property
     def hides_end(self) -> bool:

@@ -12,6 +12,7 @@ import operator
 import os
 import uuid
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, Unpack
 
@@ -26,7 +27,7 @@ from kafkalog.records.columns import RecordColumns
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.log_config import LogConfig, checked_config
 from kafkalog.state.producers import ProducerSnapshot, ProducerState
-from kafkalog.storage.atomic import resolve
+from kafkalog.storage.atomic import URL, resolve
 from kafkalog.text import counted
 from kafkalog.writing.batch_builder import BatchBuilder, check_producer, now_ms
 from kafkalog.writing.log_end import LogEnd
@@ -189,7 +190,9 @@ class PartitionWriter(PublicNames):
 
         self._process = os.getpid()
         # renames happen next to the directory itself, not next to a link to it
-        self.path = resolve(path)
+        if URL.match(os.fspath(path)):
+            resolve(path)  # raises
+        self.path = Path(os.path.realpath(path))
         self.topic_partition = check_partition_name(self.path)
         self._builder = BatchBuilder(
             str(self.topic_partition),

@@ -127,8 +127,7 @@ class Exporter:
         self._limits = scan.get("limits") or DEFAULT_LIMITS
         self.scan = self._open(path, scan)
         self._shown = self._written_columns(is_table=format in TABLE_FORMATS)
-        if (self._keys or is_resumed) and format not in TABLE_FORMATS:
-            _check_directory(to, "resume" if is_resumed else "partition_by")
+        _check_directory(to, format, resume=is_resumed, partition_by=bool(self._keys))
         if is_resumed and not self._is_dry:
             self._resume(path, scan, format)
         if on_decode_error == "skip":
@@ -312,9 +311,12 @@ def _sizes(parts: Sequence[WrittenPart]) -> dict[str, int]:
     return {name: size for part in parts for name, size in part.files.items()}
 
 
-def _check_directory(to: Any, option: str) -> None:
-    """Raise ValueError for the name of a file where a directory is written, unless it is there already."""
-    if isinstance(to, (str, os.PathLike)) and file_type(os.fspath(to))[0] is not None and kind_of(to) != "directory":
+def _check_directory(to: Any, format: str, **options: bool) -> None:
+    """Raise ValueError for the name of a file where an option writes a directory, unless it is there already."""
+    option = next((name for name, given in options.items() if given and format not in TABLE_FORMATS), None)
+    if option is None or not isinstance(to, (str, os.PathLike)) or kind_of(to) == "directory":
+        return
+    if file_type(os.fspath(to))[0] is not None:
         name = os.path.basename(os.fspath(to))
         raise ValueError(f"with {option} the output is a directory, and {name} is a name for a file")
 

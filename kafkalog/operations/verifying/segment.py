@@ -145,10 +145,7 @@ class SegmentCheck:
                 return end
         result.epochs, result.has_gaps = epochs.changes(), gaps.has_gaps
         size = source.size
-        if any(one.is_limit for one in findings.rows):
-            return end  # what was not read may have what the indexes name
-        for finding in (*indexes.of_offsets(end, size), *indexes.of_times(end, size, largest)):
-            findings.add(finding)
+        indexes.report(end, size, largest, findings)
         return end
 
     def _check_bytes(self, segment: Segment, window: Window, add: Callable[[Finding], None]) -> None:
@@ -225,6 +222,12 @@ class _IndexChecks:
         if time_index is not None:
             self._times = TimeIndexCheck(time_index, offset_index=offset_index, is_last=segment.is_last)
             self.checks.append(self._times)
+
+    def report(self, end: int, size: int, largest: int, findings: Findings) -> None:
+        """Add what is wrong with both indexes, unless a limit ended the reading: what they name may be in the rest."""
+        if not any(one.is_limit for one in findings.rows):
+            for finding in (*self.of_offsets(end, size), *self.of_times(end, size, largest)):
+                findings.add(finding)
 
     def of_offsets(self, end: int, size: int) -> list[Finding]:
         """What is wrong with the offset index of a log whose batches end at a position."""

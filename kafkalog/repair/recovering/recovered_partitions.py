@@ -120,6 +120,12 @@ class Preflight(PartitionsReport, JsonFields):
             self.findings.add(finding)
 
     @property
+    def _is_limited(self) -> bool:
+        """Whether nothing but limits is in the way: with larger ones there may be nothing to do."""
+        damage = [one for one in self.findings.rows if one.damage]
+        return bool(damage) and all(one.is_limit for one in damage) and not (self.losses or self.problems)
+
+    @property
     def next(self) -> list[NextStep]:
         """What to do instead of a start that loses something or fails, or on which all topics were set apart.
 
@@ -129,10 +135,7 @@ class Preflight(PartitionsReport, JsonFields):
         is_harmless = replace(self, problems=[one for one in self.problems if not one.is_configured]).ok
         # what an empty disk had may be on the others
         has_blank = any(one.reason is Reason.NOT_KAFKA for one in self.findings.rows)
-        damage = [one for one in self.findings.rows if one.damage]
-        if damage and all(one.is_limit for one in damage) and not (self.losses or self.problems):
-            return []  # with a larger limit there may be nothing to do
-        if not self.log_dirs or (is_harmless and not (are_set_apart(paths) or has_blank)):
+        if not self.log_dirs or self._is_limited or (is_harmless and not (are_set_apart(paths) or has_blank)):
             return []
         has_strays = any(map(is_stray, paths))
         return [boot_step(self.log_dirs, self.release, metadata=self.metadata, has_strays=has_strays)]
