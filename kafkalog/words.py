@@ -42,10 +42,13 @@ find seek locate > kafkalog lookup PATH --offset N, or kafkalog cat PATH --filte
 read consume consumer console-consumer show print view less more messages records fetch poll scan lesen anzeigen \
     > kafkalog cat PATH | cat(path), or read_table(path)
 rewind skip seek-to-beginning > kafkalog cat PATH --start-offset N | scan(path, start_offset=42)
+logs journalctl > kafkalog cat PATH | cat(path)
+stats compression-ratio ratio > kafkalog batches PATH --summary, or kafkalog space PATH --records \
+    | batches(path), or space(path, records=True)
 watch follow subscribe > kafkalog cat PATH --follow --tail 0 | scan(path)
 select            > kafkalog sql 'select ...' PATH | sql(query, path)
-duckdb connect execute exec > kafkalog sql 'select ...' PATH | sql(query, path)
-count wc count-rows num-rows num-records n-records n-rows rowcount row-count zählen \
+duckdb sqlite3 sqlite psql connect execute exec > kafkalog sql 'select ...' PATH | sql(query, path)
+count wc value-counts groupby count-rows num-rows num-records n-records n-rows rowcount row-count zählen \
     > kafkalog ls PATH (RECORDS), or kafkalog sql 'select count(*) from TOPIC' PATH \
     | scan(path).count_rows()
 schema describe-table dtypes \
@@ -124,7 +127,7 @@ under-replicated under-replicated-partitions unavailable offline isr replicas le
     > kafkalog metadata PATH --show partitions | metadata(path)
 producer-ids producer > kafkalog producers PATH | producers(path)
 leader-epoch leader-epochs leader-election > kafkalog epochs PATH | epochs(path)
-remote s3 tier tiered-storage > kafkalog tiered verify URL --log-dir PATH | verify_tiered(remote)
+remote tier tiered-storage > kafkalog tiered verify URL --log-dir PATH | verify_tiered(remote)
 size sizes df storage-usage usage > kafkalog space PATH | space(path)
 html dashboard health doctor diagnose ui serve-report > kafkalog report PATH -o report.html \
     | report(path).write("report.html")
@@ -185,7 +188,7 @@ delete-topic delete-topics drop-topic drop-topics remove-topic rm-topic topic-de
     > kafkalog salvage PATH -o DIR -T TOPIC, a copy without it | salvage(path, output, topics="!name")
 group-delete groups-delete group-reset groups-reset group-seek groups-reset-offsets reset-offsets \
     > kafkalog groups PATH; kafka-consumer-groups.sh changes them, in a running cluster | groups(path)
-aws gsutil gcloud az minio mc > kafkalog ls PATH, such as s3://BUCKET/KEY | ls("s3://bucket/path")
+aws s3 gsutil gcloud az minio mc > kafkalog ls PATH, such as s3://BUCKET/KEY | ls("s3://bucket/path")
 kcat kafkacat > kafkalog cat PATH -t TOPIC | cat(path)
 """
 """Words, ``=`` and the command line that they stand for, or ``>`` and what to type, ``|`` and the same in Python.

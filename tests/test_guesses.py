@@ -511,7 +511,6 @@ kafkalog cat P -s value=avro -> --value-format
 kafkalog cat P -r http://h -> --schema-registry
 kafkalog cat P -f '%o %k' -> --columns
 kafkalog -C -b h:9092 -t orders -> kafkalog cat
-kafkalog -L D -> kafkalog ls
 kafkalog cat -b h:9092 P -> reads files
 kafkalog kcat D -> kafkalog cat
 # Kafka's scripts
@@ -721,7 +720,7 @@ kafkalog count orders-changelog D -> select count(*) from "orders-changelog"
 kafkalog orders -> kafkalog cat PATH -t orders
 kafkalog cat D --include orders -> use --topics orders (names
 # plural and singular
-kafkalog logs orders-0 -> kafkalog ls
+kafkalog logs orders-0 -> kafkalog cat
 kafkalog histograms P -> kafkalog batches PATH --summary
 # options before a command
 kafkalog --deep-iteration S -> a command comes first: kafkalog ls PATH
@@ -786,6 +785,14 @@ kafkalog cat D -t orders -n 2 --format csv -> kafkalog export PATH -t orders -n 
 kafkalog export D orders --to csv -> kafkalog export PATH -t orders --format csv -o -
 kafkalog ls -lh D --sort size -> kafkalog space PATH
 kafkalog load out.parquet --topic orders --key id -o s81 -> --key-column id
+kafkalog tail -f P --lines 3 -> kafkalog cat -f PATH --tail 3
+kafkalog convert P --codec gzip --level 9 -o gz -> kafkalog convert PATH --compression gzip --compression-level 9 -o gz
+kafkalog topics --list --bootstrap-server x D -> use kafkalog ls PATH, or
+kafkalog s3 ls s3://b -> use kafkalog ls s3://b, such
+kafkalog logs --since 1h D -> kafkalog cat PATH --start-timestamp -1h
+kafkalog value_counts D -> count(*)
+kafkalog stats D -t orders -> kafkalog batches PATH -t orders --summary
+kafkalog -L D -> kafkalog ls PATH
 # topics
 kafkalog cat D orders -> kafkalog cat PATH -t orders
 kafkalog ls D --topics -> kafkalog ls PATH
@@ -917,7 +924,9 @@ def command_lines(err, scratch):
         line = [str(scratch / f"{len(LINES_SEEN)}") if word in ("DIR", "TABLE") else word for word in line]
         is_open = any(re.search(r"\b[A-Z]{2,}\b|\.\.\.", word) for word in line if "." not in word or "/" not in word)
         # Avro needs schemas, which are not there; some lines only name a command
-        is_other = not {"--follow", "--in-place", "--install", "avro", "-", "reads"}.isdisjoint(line) or "://" in text
+        is_other = (
+            not {"--follow", "-f", "--in-place", "--install", "avro", "-", "reads"}.isdisjoint(line) or "://" in text
+        )
         if len(line) > 1 and not is_open and not is_other:
             found.add(tuple(line))
     return found

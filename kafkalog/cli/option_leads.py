@@ -208,6 +208,7 @@ _OPTIONS: Final = r"""
 --bytes --exact --raw | --json | --json, which has exact numbers
 --command --show-properties | | a command is a word: kafkalog verify PATH, kafkalog cat PATH, kafkalog batches PATH
 -Q | kafkalog | kafkalog lookup PATH/TOPIC-N --timestamp TIME
+-L --list --describe | kafkalog | kafkalog ls PATH
 -C --consume -P -M | kafkalog | kafkalog cat PATH -t TOPIC, with -p N for a partition
 -t --topic | kafkalog | kafkalog cat PATH -t TOPIC
 -V | kafkalog | kafkalog --version
@@ -258,6 +259,10 @@ def _instead(
     if takes or is_joined:
         text = _with_value(_with_columns(_fitting(text, value), name, value), re.sub(r"^-(?=\d+$)|^[se]@", "", value))
     text = _with_file(text, typed)
+    if not _COMPRESSION.isdisjoint(typed):  # the level is that of the codec that was typed
+        text = text.replace("--compression zstd --compression-level", "--compression-level")
+    if "--tail" in typed:  # there is one number of records
+        text = re.sub(r"^-n (\d+)$", r"--tail \1", text)
     if text.startswith("pass PATH") and value:
         return Instead(text, [value], takes_value=not is_joined)
     if text.startswith("leave it out"):
@@ -274,11 +279,15 @@ def _instead(
 
 _PLACEHOLDER: Final = re.compile(r"\b(?:N|TIME|VALUE|MS|URL|FILE|DIR|NAME|TOPIC|COLUMN|HOST|ID|TABLE|select \.\.\.)\b")
 _VALUED: Final = """
+--bootstrap-server --broker-list --brokers --zookeeper --host --endpoints
 -K -D -X -b -o --offset -F -f -f% --format --formatter --property --delimiter --template --fmt --by --tz --timezone
 --time-zone --unit --units --mode --color --missing --copy --level --print --consumer-property --formatter-property
 --command-config --consumer-config --sort --sort-by --order-by --order
 """
 """Options of other tools whose next word is a value, even where no value is asked for here."""
+
+
+_COMPRESSION: Final = frozenset(("--compression", "--codec", "--compress", "--compression-type", "-z"))
 
 
 def _is_value(word: str, name: str, text: str, typed: Sequence[str]) -> bool:
@@ -372,7 +381,7 @@ def explained(
     ours = prog.split()[1:]
     command = next((one.command for _, one in unknown if one.command), None)
     is_whole = all(one.words is not None for _, one in unknown)
-    line = [*([command] if command else ours), *_one_list_of_columns(fixed)] if is_whole else []
+    line = [*([command] if command else ours), *_one_tail(_one_list_of_columns(fixed))] if is_whole else []
     if not ours:
         line = _of_top_level(command, typed) if command else []
     if len(unknown) > 1:
@@ -419,6 +428,17 @@ def _of_top_level(command: str, argv: Sequence[str]) -> list[str]:
         elif word not in ("-Q", "-C", "-L", "-G"):
             words.append(word)
     return words
+
+
+def _one_tail(argv: Sequence[str]) -> list[str]:
+    """A command line with one number for ``--tail``: the last that was typed, also as a number of records."""
+    at = [number for number, word in enumerate(argv) if word == "--tail"]
+    counts = [number for number, word in enumerate(argv) if word == "-n"]
+    if not at or not at[1:] + counts:
+        return [*argv]
+    last = max(at + counts)
+    dropped = {number + more for number in at + counts if number != last for more in (0, 1)}
+    return ["--tail" if number == last else word for number, word in enumerate(argv) if number not in dropped]
 
 
 def _one_list_of_columns(argv: Sequence[str]) -> list[str]:

@@ -255,7 +255,7 @@ def test_a_partition_without_segments_is_read_as_an_empty_one_with_a_note(run, t
 
 
 def test_cat_json_is_the_default_scan(run_lines, log_dir):
-    code, out, err = run_lines("cat", log_dir, "--json")
+    code, out, err = run_lines("cat", log_dir, "--json", "-q")
     assert (code, err) == (0, "")
     assert list(json.loads(out[0])) == [
         "topic",
