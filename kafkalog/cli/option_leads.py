@@ -258,11 +258,7 @@ def _instead(
     takes = not is_joined and _is_value(value, name, text, typed)
     if takes or is_joined:
         text = _with_value(_with_columns(_fitting(text, value), name, value), re.sub(r"^-(?=\d+$)|^[se]@", "", value))
-    text = _with_file(text, typed)
-    if not _COMPRESSION.isdisjoint(typed):  # the level is that of the codec that was typed
-        text = text.replace("--compression zstd --compression-level", "--compression-level")
-    if "--tail" in typed:  # there is one number of records
-        text = re.sub(r"^-n (\d+)$", r"--tail \1", text)
+    text = _next_to(_with_file(text, typed), typed)
     if text.startswith("pass PATH") and value:
         return Instead(text, [value], takes_value=not is_joined)
     if text.startswith("leave it out"):
@@ -285,6 +281,13 @@ _VALUED: Final = """
 --command-config --consumer-config --sort --sort-by --order-by --order
 """
 """Options of other tools whose next word is a value, even where no value is asked for here."""
+
+
+def _next_to(text: str, typed: Sequence[str]) -> str:
+    """A text that goes with the other options that were typed: one codec, one number of records."""
+    if not _COMPRESSION.isdisjoint(typed):
+        text = text.replace("--compression zstd --compression-level", "--compression-level")
+    return re.sub(r"^-n (\d+)$", r"--tail \1", text) if "--tail" in typed else text
 
 
 _COMPRESSION: Final = frozenset(("--compression", "--codec", "--compress", "--compression-type", "-z"))
