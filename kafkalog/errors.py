@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from kafkalog._kernels.wire import STATUS
 from kafkalog.html import JsonFields, PartsReport, ReportList
-from kafkalog.text import counted, near
+from kafkalog.text import counted, near, offset_range
 
 OnCorruption = Literal["raise", "stop", "skip"]
 """What to do about damage: raise, stop reading that partition at the damage, or skip it."""
@@ -461,7 +461,9 @@ class Loss(JsonFields):
         if self.n_markers:
             text = f"{text} and " if self.n_records or self.n_unknown else ""
             text += lost_markers(self.n_markers)
-        return text if self.last_offset is None else f"{text}, offsets {self.first_offset}..{self.last_offset + 1}"
+        if self.last_offset is None:
+            return text
+        return f"{text}, offsets {offset_range(self.first_offset, self.last_offset + 1)}"
 
 
 _CERTAINTIES: Final = (None, "exact", "header", "at_most")

@@ -1,4 +1,4 @@
-"""Text for people: numbers of things, as ``1 partition`` and ``2,000 batches``, times, and the word that was meant."""
+"""Text for people: numbers of things, as ``1 partition``, ranges, as ``0..10``, times, and the word that was meant."""
 
 from __future__ import annotations
 
@@ -55,6 +55,15 @@ def first_names(names: Sequence[object], most: int = 8) -> str:
     """
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(map(str, names[:most]))}{more}"
+
+
+def offset_range(start: object, end: object) -> str:
+    """A range of offsets, or of other numbers, whose end is not in it; None, of what is not known, is a question mark.
+
+    >>> offset_range(0, 10), offset_range(5, None)
+    ('0..10', '5..?')
+    """
+    return f"{'?' if start is None else start}..{'?' if end is None else end}"
 
 
 def number_ranges(numbers: Sequence[int], most: int = 8) -> str:

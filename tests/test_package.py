@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import pkgutil
+import re
 import runpy
 import shutil
 import subprocess
@@ -204,3 +205,16 @@ def test_building_without_a_compiler_says_what_is_missing_before_anything_is_tra
     assert done.returncode == 1
     assert done.stdout == ""
     assert "kafkalog needs a C compiler: there is no 'no-such-compiler' on the path." in done.stderr
+
+
+def test_ranges_of_offsets_have_one_form_in_texts():
+    """`text.offset_range` writes them: ends are excluded everywhere, and what is not known is a question mark."""
+    own = re.compile(r"\}\.\.(?!\.)[{\"']|offsets[^\"\n]* to \{")
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in sorted((ROOT / "kafkalog").rglob("*.py"))
+        if path.name != "text.py"
+        for line in path.read_text().splitlines()
+        if own.search(line)
+    ]
+    assert found == []

@@ -84,7 +84,7 @@ from kafkalog.survey.origins import ORIGIN_NAME, encode_origin, known_losses
 from kafkalog.survey.targets import TARGETS, release_of
 from kafkalog.system_topics.coordinator_load import with_load_failures
 from kafkalog.system_topics.strimzi_manifests import cluster_manifests
-from kafkalog.text import counted
+from kafkalog.text import counted, offset_range
 
 _PRODUCER_ID_BLOCK: Final = 1000
 _FIRST_PORT: Final = 9092
@@ -603,8 +603,8 @@ class _Boot:
         for one in self.placed:
             end, known = one.log_end_offset, ends.get(one.copy.key, 0)
             if one.copy.is_restored and end < known:
-                detail = f"offsets {end}..{known} of {one.copy.key} are gone: a checkpoint has them, and remote storage"
-                detail += " and the disks have not"
+                detail = f"offsets {offset_range(end, known)} of {one.copy.key} are gone: a checkpoint has them, and"
+                detail += " remote storage and the disks have not"
                 path = str(one.copy.path)
                 self._report.findings.add(offsets_finding(Reason.LOG_END_MISSING, detail, path, end, known))
 
@@ -620,8 +620,8 @@ class _Boot:
             if proven > lowest:
                 where = starts[proven].path / kf.LOG_START_OFFSET_CHECKPOINT
                 detail = (
-                    f"{one.copy.key} starts at offset {proven}, as {where} has it: offsets {lowest} to {proven - 1} of"
-                    " the copies were deleted before"
+                    f"{one.copy.key} starts at offset {proven}, as {where} has it: offsets"
+                    f" {offset_range(lowest, proven)} of the copies were deleted before"
                 )
                 self._report.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(one.copy.path), damage=False))
                 one.log_start_offset = max(one.log_start_offset, proven)

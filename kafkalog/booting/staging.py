@@ -41,7 +41,7 @@ from kafkalog.storage.staging import StagedDirectory
 from kafkalog.survey.retention import expiring, newest_timestamp
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
-from kafkalog.text import counted
+from kafkalog.text import counted, offset_range
 
 
 @dataclass(slots=True)
@@ -374,14 +374,15 @@ def _about_sources(plan: LogPlan, key: kf.TopicPartition) -> Iterator[Finding]:
             taken.append((piece.source, piece.first_offset, piece.last_offset + 1))
     for source, start, end in taken:
         if source != str(leader):
-            detail = f"offsets {start}..{end} of {key} come from this copy: {leader}, which leads, lacks them"
+            given = f"offsets {offset_range(start, end)} of {key}"
+            detail = f"{given} come from this copy: {leader}, which leads, lacks them"
             yield Finding(Reason.PARTITION_TWICE, detail, path=source, damage=False)
     for number, compared in sorted(plan.comparisons.items()):
         replica, cut = plan.replicas[number], compared.end
         if cut < replica.end_offset:
             shared = max(min(replica.end_offset, plan.end_offset), cut)
             pairs = (cut, shared), (shared, replica.end_offset)
-            parts = [f"offsets {start} to {end - 1}" for start, end in pairs if start < end]
+            parts = [f"offsets {offset_range(start, end)}" for start, end in pairs if start < end]
             detail = f"{' and '.join(parts)} of this copy are dropped: {leader}, which leads, has a later"
             detail += " leader epoch there"
             yield Finding(Reason.PARTITION_TWICE, detail, path=str(replica.partition.path), damage=False)

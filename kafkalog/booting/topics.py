@@ -36,7 +36,7 @@ from kafkalog.state.log_config import COMPACT, INTERNAL_SETTINGS, LogConfig
 from kafkalog.survey.absent_partitions import is_directory_id
 from kafkalog.survey.targets import Target
 from kafkalog.survey.topics import compacted_by
-from kafkalog.text import counted, first_names, number_ranges
+from kafkalog.text import counted, first_names, number_ranges, offset_range
 
 Settings = Mapping[str, Mapping[str, str | int | float | None]]
 """Settings by topic or glob; None removes one."""
@@ -432,7 +432,7 @@ def _note_remote_part(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidenc
         start, end = copy.root.offsets(kf.LOG_START_OFFSET_CHECKPOINT).get(key, 0), copy.first_base_offset
         if end > start:
             n_lost += 1
-            detail = f"{key} is tiered: offsets {start} to {end - 1} are only in the remote storage. {RESTORES}"
+            detail = f"{key} is tiered: offsets {offset_range(start, end)} are only in the remote storage. {RESTORES}"
             evidence.note(offsets_finding(Reason.SEGMENT_MISSING, detail, str(copy.path), start, end))
     if not n_lost:
         detail = (

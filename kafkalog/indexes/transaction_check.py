@@ -17,6 +17,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, Reason
 from kafkalog.indexes.checks import Tally
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.transactions import Outcome, TransactionReplay, UnendedTransaction, rows_of_transactions
+from kafkalog.text import offset_range
 
 _NO_ENTRIES = np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
 
@@ -104,8 +105,8 @@ class TransactionIndexCheck:
             "not in the index, so a broker returns its records to read_committed consumers",
             missing,
             lambda one: (
-                f"the aborted transaction of producer {one['producer_id']} from offset {one['first_offset']}"
-                f" to {one['last_offset']}"
+                f"the aborted transaction of producer {one['producer_id']}, offsets"
+                f" {offset_range(one['first_offset'], int(one['last_offset']) + 1)}"
             ),
         )
         if not entries.size:
@@ -203,6 +204,7 @@ class TransactionIndexCheck:
     def _describe(self, number: int) -> str:
         entry = self._entries[int(number)]
         return (
-            f"entry {number} (producer {entry['producer_id']}, offsets {entry['first_offset']}.."
-            f"{int(entry['last_offset']) + 1}, last stable offset {entry['last_stable_offset']})"
+            f"entry {number} (producer {entry['producer_id']}, offsets "
+            f"{offset_range(entry['first_offset'], int(entry['last_offset']) + 1)}, last stable offset"
+            f" {entry['last_stable_offset']})"
         )

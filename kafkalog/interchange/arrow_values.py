@@ -17,6 +17,7 @@ from kafkalog.errors import Reason, UnwritableError
 from kafkalog.interchange.arrow_buffers import validity
 from kafkalog.interchange.arrow_output import STORED_NAMES
 from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, zeros
+from kafkalog.text import offset_range
 
 LONG_MAX: Final = 2**63 - 1
 BYTES_TYPES: Final = "binary, string, large_binary, large_string, binary_view, string_view, fixed_size_binary"
@@ -79,7 +80,7 @@ def plain_column(batch: pa.RecordBatch, name: str, first_row: int) -> pa.Array:
         array.validate(full=True)
         return _plain(array)
     except (pa.ArrowInvalid, pa.ArrowIndexError, pa.ArrowNotImplementedError) as error:
-        where = f"rows {first_row}..{first_row + batch.num_rows}: {one_line(error)}"
+        where = f"rows {offset_range(first_row, first_row + batch.num_rows)}: {one_line(error)}"
         raise UnwritableError(Reason.COLUMN_VALUE, f"column {name!r}: {where}") from error
 
 

@@ -21,6 +21,7 @@ from kafkalog.log.directory import Directory
 from kafkalog.log.segment import Segment
 from kafkalog.storage.location import Place
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity
+from kafkalog.text import offset_range
 
 _USUAL_LENGTH: Final = len(kf.segment_file_name(0))
 _ARCHIVES: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
@@ -166,7 +167,7 @@ class SegmentListing:
             self.findings.append(
                 Finding(
                     Reason.SWAP_FILE,
-                    f"read instead of the segments of offsets {swap.base_offset}..{stop}, as by a broker",
+                    f"read instead of the segments of offsets {offset_range(swap.base_offset, stop)}, as by a broker",
                     path=str(swap.path),
                     base_offset=swap.base_offset,
                     damage=False,

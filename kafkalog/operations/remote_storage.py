@@ -19,7 +19,7 @@ from kafkalog.storage.location import AnyPath, Location
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
 from kafkalog.system_topics.remote_log import RemoteSegment
-from kafkalog.text import counted
+from kafkalog.text import counted, offset_range
 from kafkalog.tiered.joined import Joined, JoinedStore, tiered_location
 from kafkalog.tiered.layouts import Copy, epochs_between
 
@@ -56,7 +56,8 @@ class StorageFault:
 
     def __str__(self) -> str:
         where = "" if self.topic is None else f"{self.topic}-{self.partition} "
-        offsets = "" if self.first_offset is None else f" offsets {self.first_offset} to {self.last_offset}"
+        end = None if self.last_offset is None else self.last_offset + 1
+        offsets = "" if self.first_offset is None else f" offsets {offset_range(self.first_offset, end)}"
         cost = f" ({counted(self.n_bytes, 'byte')})" if self.n_bytes else ""
         return f"{where}{self.kind}{offsets}: {self.detail}{cost}"
 

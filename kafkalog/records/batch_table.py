@@ -22,7 +22,7 @@ from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
 from kafkalog.html import PublicNames
 from kafkalog.storage.source import Bytes
-from kafkalog.text import counted
+from kafkalog.text import counted, offset_range
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,9 +136,9 @@ class BatchTable(PublicNames):
     def __repr__(self) -> str:
         if not len(self):
             return "BatchTable(0 batches)"
-        first = self.base_offset[0] if self.base_offset[0] >= 0 else "?"
+        first = self.base_offset[0] if self.base_offset[0] >= 0 else None
         return (
-            f"BatchTable({counted(len(self), 'batch')}, offsets {first}..{int(self.last_offset[-1]) + 1}, "
+            f"BatchTable({counted(len(self), 'batch')}, offsets {offset_range(first, int(self.last_offset[-1]) + 1)}, "
             f"{counted(int(self.size_in_bytes.sum(dtype=np.int64)), 'byte')})"
         )
 

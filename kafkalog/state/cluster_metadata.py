@@ -26,7 +26,7 @@ from kafkalog.storage.files import open_source
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, place_of
 from kafkalog.storage.removals import is_gone
-from kafkalog.text import number_ranges
+from kafkalog.text import number_ranges, offset_range
 
 _COLUMNS: Final = ("offset", "timestamp", "key", "value", "is_control")
 
@@ -150,7 +150,7 @@ class _Replay:
             base = self._following = kf.parse_base_offset(path.name) or 0
             start = self._filled(self._start, base, path)
             if base > start:
-                detail = f"the log starts at offset {base}, and no snapshot covers offsets {start} to {base - 1}"
+                detail = f"the log starts at offset {base}, and no snapshot covers offsets {offset_range(start, base)}"
                 _missing(self._metadata, path, detail, start, base - 1)
         for record in _intact_records(path, self._following, self._limits, partial(self._note, path, is_last)):
             self._add(record, path)
@@ -250,7 +250,7 @@ def _next_batch(path: Place, position: int | None, following: int, limits: Limit
 
 def _hole(metadata: ClusterMetadata, path: Place, first: int, following: int, start: int) -> None:
     """Report offsets that no record has."""
-    detail = f"no records at offsets {first} to {following - 1}"
+    detail = f"no records at offsets {offset_range(first, following)}"
     covered = f"{detail}; the snapshot at offset {start} includes their changes" if following <= start else None
     _missing(metadata, path, detail, first, following - 1, covered=covered)
 

@@ -21,7 +21,7 @@ from kafkalog.state.cluster_image import AssignedPartition, ClusterMetadata
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.location import Place
 from kafkalog.survey.startup import PartitionPlan
-from kafkalog.text import first_names
+from kafkalog.text import first_names, offset_range
 
 _COPIED: Final = "the broker copies them from their leaders"
 _NEW: Final = "no checkpoint names them, so the topics are new, and the broker makes the directories"
@@ -139,7 +139,7 @@ def _renamed(name: str, others: Iterable[str]) -> list[str]:
 def _lose(row: PartitionPlan, start: int, end: int | None, moved: Sequence[str]) -> None:
     """Add the loss of a partition that no other broker has."""
     key, path = row.topic_partition, row.path
-    lost = "its records" if end is None else f"offsets {start}..{end}"
+    lost = "its records" if end is None else f"offsets {offset_range(start, end)}"
     detail = (
         f"the directory of {key} is missing, and the metadata log has it on this broker: the broker makes an empty one,"
         f" and {lost} are gone. {f'Rename {moved[0]} to {key}' if moved else 'Restore it'} first"

@@ -38,7 +38,7 @@ from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.spans import batch_error
 from kafkalog.storage.removals import is_gone
 from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, ends_of, is_tiered, tail_finding, take_cuts
-from kafkalog.text import first_names
+from kafkalog.text import first_names, offset_range
 
 _SHOWN: Final = 4
 _COPY: Final = re.compile(r"([0-9]{20})\.log[-.~_](?!(?:deleted|swap|cleaned)$)")  # what is not the .log itself
@@ -87,11 +87,10 @@ class Lost(JsonFields):
 
     def to_finding(self, detail: str) -> Finding:
         """The loss as a finding; `detail` is followed by the offsets."""
-        begin, end = ("?" if offset is None else offset for offset in (self.first_offset, self.end_offset))
         markers = f", with {lost_markers(self.n_markers)}" if self.n_markers else ""
         return Finding(
             self.reason,
-            f"{detail}: {begin}..{end}{markers}",
+            f"{detail}: {offset_range(self.first_offset, self.end_offset)}{markers}",
             path=self.path,
             base_offset=self.first_offset,
             last_offset=None if self.end_offset is None else self.end_offset - 1,
@@ -102,9 +101,8 @@ class Lost(JsonFields):
 
     def __str__(self) -> str:
         """One line: the offsets, the number of records, and the reason."""
-        begin, end = ("?" if offset is None else offset for offset in (self.first_offset, self.end_offset))
         n = records_lost(self.n_records, self.certainty, self.n_markers)
-        return f"offsets {begin}..{end}, {n} ({self.reason.value})"
+        return f"offsets {offset_range(self.first_offset, self.end_offset)}, {n} ({self.reason.value})"
 
 
 def records_lost(n_records: int | None, certainty: Certainty | None, n_markers: int) -> str:
@@ -414,7 +412,8 @@ def _missing_segment(
     why, path = f"are gone: a .log is missing, as {first_names(proofs, _SHOWN)} proves", str(partition.path)
     if end <= start:
         return Finding(Reason.SEGMENT_MISSING, f"all segments {why}", path=path, base_offset=start), proofs
-    return offsets_finding(Reason.SEGMENT_MISSING, f"offsets {start}..{end} {why}", path, start, end), proofs
+    detail = f"offsets {offset_range(start, end)} {why}"
+    return offsets_finding(Reason.SEGMENT_MISSING, detail, path, start, end), proofs
 
 
 def _leftover(partition: Partition, name: str) -> Finding:

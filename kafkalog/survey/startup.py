@@ -13,7 +13,7 @@ from kafkalog import format as kf
 from kafkalog.errors import MISSING, Finding, Loss
 from kafkalog.html import JsonFields
 from kafkalog.survey.losses import Lost, losses_of, total
-from kafkalog.text import counted
+from kafkalog.text import counted, offset_range
 
 Verdict = Literal["starts", "recovers", "unreadable", "loses", "does not start"]
 VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "unreadable", "loses", "does not start")
@@ -174,7 +174,7 @@ class PartitionPlan(JsonFields):
 
     def lines(self) -> list[str]:
         """What becomes of the partition: a line, and one for each thing that happens to it."""
-        offsets = f"offsets {self.log_start_offset}..{self.log_end_offset}"
+        offsets = f"offsets {offset_range(self.log_start_offset, self.log_end_offset)}"
         lost = f", {self.n_bytes_lost:,} bytes lost" if self.n_bytes_lost else ""
         lost += f", {self.loss}" if self.losses else ""
         lines = [f"{self.verdict:<8} {self.path}  {offsets}{lost}"]

@@ -18,6 +18,7 @@ from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.header_walk import intact_headers_at
 from kafkalog.records.readers.batch_reader import walk_checked
 from kafkalog.storage.source import ByteSource
+from kafkalog.text import offset_range
 
 _MOST_TAIL_BYTES: Final = 2**22
 
@@ -44,7 +45,7 @@ class Claim(NamedTuple):
     def offsets(self) -> str:
         """The offsets, for messages."""
         following = "" if self.next_start is None else f", and the next segment begins at {self.next_start}"
-        return f"{self.first}{'' if self.last is None else f' to {self.last}'}{following}"
+        return f"{offset_range(self.first, None if self.last is None else self.last + 1)}{following}"
 
 
 @dataclass
@@ -171,7 +172,7 @@ class SegmentIdentity:
         content, by = self._content, claim.by
         assert content.first is not None
         if not claim.fits(content.first, content.first_end, content.last):
-            return f"it has offsets {content.first} to {content.last}, but {by} has {claim.offsets}"
+            return f"it has offsets {offset_range(content.first, content.last + 1)}, but {by} has {claim.offsets}"
         size, newest = claim.size_in_bytes, claim.max_timestamp
         # an object that was cut ends inside a batch, or nearly always
         if size is not None and size != self.source.size and content.is_whole:

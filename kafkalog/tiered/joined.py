@@ -27,6 +27,7 @@ from kafkalog.storage.source import BufferSource, ByteSource
 from kafkalog.storage.store import Entry, Store
 from kafkalog.storage.stores import location
 from kafkalog.system_topics.remote_log import RemoteLog, remote_log
+from kafkalog.text import offset_range
 from kafkalog.tiered.aiven import Keys, check_keys
 from kafkalog.tiered.chain import Hole, Link, ListingFinder, MetadataFinder, chain, cut_positions
 from kafkalog.tiered.identity import Claim
@@ -251,7 +252,7 @@ class JoinedStore(Store):
         joined.links, joined.holes = chain(chosen, joined.epochs, start, stop)
         for hole in joined.holes:
             what = "has no copy" if hole.segment is None else f"lacks objects of the copy {hole.segment.segment_id}"
-            detail = f"remote storage {what} of offsets {hole.first} to {hole.last}"
+            detail = f"remote storage {what} of offsets {offset_range(hole.first, hole.last + 1)}"
             finding = Finding(Reason.SEGMENT_MISSING, detail, str(self._remote), base_offset=hole.first)
             joined.findings.append(replace(finding, last_offset=hole.last))
         if not joined.is_certain:

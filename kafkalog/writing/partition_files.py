@@ -19,6 +19,7 @@ from kafkalog.state.log_config import LogConfig
 from kafkalog.state.producers import ProducerState, encode_snapshot, with_markers
 from kafkalog.state.transactions import aborted_entries
 from kafkalog.storage.staging import StagedDirectory
+from kafkalog.text import offset_range
 from kafkalog.writing.segment_writer import SegmentWriter, rolled_base_offset
 
 
@@ -154,8 +155,8 @@ def _check_order(batches: BatchTable, next_offset: int | None) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"offsets must increase: a batch with offsets {batches.base_offset[row]}..{int(last[row]) + 1} follows"
-            f" offset {before[row]}"
+            f"offsets must increase: a batch with offsets {offset_range(batches.base_offset[row], int(last[row]) + 1)}"
+            f" follows offset {before[row]}"
         )
 
 

@@ -14,6 +14,7 @@ from kafkalog.cli.options import Command, log_time, offset
 from kafkalog.cli.scan_options import open_selected, report_error
 from kafkalog.cli.text import counted, iso_milliseconds
 from kafkalog.errors import KafkalogError
+from kafkalog.text import offset_range
 
 if TYPE_CHECKING:
     from kafkalog.cli.reading.record_text import RecordFormat
@@ -181,11 +182,12 @@ def _steps(partition: Partition, trace: Trace) -> Iterator[tuple[str, str]]:
     batch = trace.batch
     if batch is not None:
         yield "scan", f"{counted(trace.batches_scanned, 'batch')} from position {trace.position} on"
-        first = batch.base_offset if batch.base_offset >= 0 else "?"
+        first = batch.base_offset if batch.base_offset >= 0 else None
+        offsets = f"offsets {offset_range(first, batch.last_offset + 1)}"
         where = f"at position {batch.position}, {counted(batch.size_in_bytes, 'byte')}, v{batch.magic}, {batch.codec}"
         yield (
             "batch",
-            f"offsets {first}..{batch.last_offset + 1} {where}, largest timestamp {_moment(batch.max_timestamp)}",
+            f"{offsets} {where}, largest timestamp {_moment(batch.max_timestamp)}",
         )
 
 

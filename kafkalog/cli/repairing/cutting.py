@@ -11,6 +11,7 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import chosen
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import counted
+from kafkalog.text import offset_range
 
 if TYPE_CHECKING:
     from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
@@ -51,7 +52,7 @@ def _show(report: RecoveryReport, args: argparse.Namespace, console: Console) ->
     """Print a line for each partition that is cut, or an object for each partition."""
     for row in report.partitions:
         lost = f"{counted(row.count('deleted'), 'segment')} deleted, {row.n_bytes_lost:,} bytes removed"
-        line = f"{row.path}  offsets {row.log_start_offset}..{row.log_end_offset}  {lost}"
+        line = f"{row.path}  offsets {offset_range(row.log_start_offset, row.log_end_offset)}  {lost}"
         console.show([row], [line] if row.n_bytes_lost or row.files or row.removed else ())
     show_notes(report, "", args, console)
 

@@ -10,7 +10,7 @@ from kafkalog.cli.console import Console
 from kafkalog.cli.options import COMPARING, Command, chosen
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.terminal import shown_table
-from kafkalog.text import counted
+from kafkalog.text import counted, offset_range
 
 if TYPE_CHECKING:
     from kafkalog.comparing.content import ContentDiff
@@ -68,7 +68,7 @@ def _same(found: ReplicaDiff) -> str:
 def _different(found: ReplicaDiff) -> Iterator[str]:
     for batch in (found.batch_a, found.batch_b):
         assert batch is not None
-        offsets = f"offsets {batch.base_offset}..{batch.last_offset + 1}, leader epoch {batch.leader_epoch}"
+        offsets = f"offsets {offset_range(batch.base_offset, batch.last_offset + 1)}, leader epoch {batch.leader_epoch}"
         yield f"{batch.path}@{batch.position}: {offsets}, checksum {batch.crc:08x}"
     if found.truncate_to is not None:
         path = found.b if found.leader == "a" else found.a
@@ -126,7 +126,7 @@ def _content(found: ContentDiff) -> Iterator[str]:
     yield from shown_table(rows, [False] + [True] * (len(header) - 1), ["REPEATED", "MOVED", "SAME"])
     for one in found.topics:
         for part in one.ranges:
-            offsets = f"offsets {part.first_offset}..{part.last_offset + 1}"
+            offsets = f"offsets {offset_range(part.first_offset, part.last_offset + 1)}"
             place = f"{part.side}: {part.topic}-{part.partition} {offsets}"
             yield f"{place}: {counted(part.n_records, 'record')} {_KINDS[part.kind]}"
         if one.n_more_ranges:

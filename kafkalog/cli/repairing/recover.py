@@ -9,6 +9,7 @@ from kafkalog.cli.console import Console, UntilBroken
 from kafkalog.cli.options import Command, chosen, timestamp
 from kafkalog.cli.repairing.cutting import PATH, output_options
 from kafkalog.cli.text import counted
+from kafkalog.text import offset_range
 
 if TYPE_CHECKING:
     from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
@@ -93,7 +94,7 @@ def _line(row: PartitionPlan) -> str:
     parts += [f"a broker renames it to -stray: {row.stray}"] if row.stray is not None else []
     parts += [f"{counted(len(row.removed), 'other file')} removed"] if row.removed else []
     parts += [f"{counted(len(row.renamed), '.swap file')} completed"] if row.renamed else []
-    offsets = f"offsets {row.log_start_offset}..{row.log_end_offset}"
+    offsets = f"offsets {offset_range(row.log_start_offset, row.log_end_offset)}"
     parts += [f"lost: {row.loss}"] if row.losses else []
     return f"{row.path}  {offsets}  {', '.join(parts)}" if parts else ""
 

@@ -13,6 +13,7 @@ from kafkalog.cli.system_topics.state_options import AS_OF, or_before, print_his
 from kafkalog.cli.terminal import shown_table
 from kafkalog.cli.text import counted, iso_seconds
 from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE
+from kafkalog.text import offset_range
 
 if TYPE_CHECKING:
     from kafkalog.booting.coordinators import Commit
@@ -151,7 +152,7 @@ def _translate(args: argparse.Namespace, console: Console) -> None:
 def _translated(found: TranslatedOffsets) -> Iterator[str]:
     rows = [["GROUP", "TOPIC", "PARTITION", "OFFSET", "THERE", "CERTAINTY", "BETWEEN", "READ AGAIN", "NOT THERE"]]
     for one in found.offsets:
-        between = "" if one.certainty != "bounded" else f"{one.earliest}..{one.latest}"
+        between = "" if one.certainty != "bounded" else offset_range(one.earliest, one.latest)
         place = [one.group, one.topic, str(one.partition), str(one.from_offset), _number(one.offset)]
         rows.append([*place, one.certainty, between, *(str(n or "") for n in (one.n_again, one.n_absent))])
     yield from shown_table(rows, [False, False, True, True, True, False, False, True, True])
@@ -207,7 +208,7 @@ def _row(one: GroupOffset) -> list[str]:
 def _deliveries(group: Group) -> Iterator[str]:
     for one in group.offsets:
         for part in one.deliveries:
-            span = f"offsets {part.first_offset}..{part.last_offset + 1}"
+            span = f"offsets {offset_range(part.first_offset, part.last_offset + 1)}"
             times = counted(part.delivery_count, "delivery", "deliveries")
             yield f"  {one.topic}-{one.partition}: {span} {part.state}, {times}"
 

@@ -13,6 +13,7 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import FILTER_HELP, Command, chosen, selected_bytes
 from kafkalog.cli.scan_options import check_names, decode_options, hint_at_skip, path_of, settings_of, usage_errors
 from kafkalog.cli.text import counted, human_bytes
+from kafkalog.text import offset_range
 
 if TYPE_CHECKING:
     from kafkalog.operations.converting.converted_partitions import ConversionReport, ConvertedPartition
@@ -157,7 +158,7 @@ def _lines(one: ConvertedPartition) -> Iterator[str]:
     if one.lost.n_findings:
         changes.append(f"lost: {one.lost}")
     yield (
-        f"{one.topic_partition}  offsets {one.start_offset}..{one.end_offset}"
+        f"{one.topic_partition}  offsets {offset_range(one.start_offset, one.end_offset)}"
         f"  records {one.n_records_before:,} -> {one.n_records_after:,}"
         + (f" ({', '.join(changes)})" if changes else "")
         + f"  batches {one.n_batches_before:,} -> {one.n_batches_after:,} ({one.n_batches_kept:,} copied)"

@@ -14,6 +14,7 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen, n_bytes
 from kafkalog.cli.scan_options import check_names, settings_of, usage_errors
 from kafkalog.cli.text import counted, human_bytes
+from kafkalog.text import offset_range
 
 if TYPE_CHECKING:
     from kafkalog.operations.loading.loaded_partitions import LoadResult
@@ -182,7 +183,7 @@ def _show(result: LoadResult, args: argparse.Namespace, console: Console) -> Non
     for each in result.partitions:
         path = os.path.join(result.path, f"{each.topic}-{each.partition}")
         text = f"{each.topic}-{each.partition}  {counted(each.n_records, 'record')}  {human_bytes(each.n_bytes)}"
-        offsets = f"  offsets {each.first_offset}..{each.next_offset}" if each.n_records else ""
+        offsets = f"  offsets {offset_range(each.first_offset, each.next_offset)}" if each.n_records else ""
         console.show([{"path": path, **each.as_dict()}], [text + offsets])
     for note in result.notes:
         console.note(note)

@@ -17,6 +17,7 @@ from kafkalog.log.proved_ends import ProvedEnd, proved_ends
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.storage.location import Place
+from kafkalog.text import offset_range
 
 
 def start_finding(path: str, start: int, end: int, why: str) -> Finding:
@@ -33,7 +34,7 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None) -
     why = "nothing here was compacted, so a segment is missing"
     if is_compacted is None:
         why = "normal in a compacted topic; otherwise a segment is missing"
-    detail = f"no segment holds offsets {start}..{end}: {why}"
+    detail = f"no segment holds offsets {offset_range(start, end)}: {why}"
     return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=is_compacted is False)
 
 
@@ -42,7 +43,7 @@ def cut_finding(path: str, cut: MissingPart) -> Finding:
     index = kf.sidecar_name(os.path.basename(path), kf.INDEX_SUFFIX)
     why = f"the batches between are cut out of the .log at {cut.position}, as {index} proves"
     found = offsets_finding(
-        Reason.LOG_PART_MISSING, f"offsets {cut.start}..{cut.end} are gone: {why}", path, cut.start, cut.end
+        Reason.LOG_PART_MISSING, f"offsets {offset_range(cut.start, cut.end)} are gone: {why}", path, cut.start, cut.end
     )
     return replace(found, position=cut.position, n_records=cut.n_offsets)
 
@@ -62,7 +63,7 @@ def lost_end(segment: Segment, start: int, end: int) -> Finding | None:
 def lost_end_finding(path: str, start: int, end: int, proofs: Sequence[ProvedEnd]) -> Finding:
     """The finding about offsets from `start` to `end` (excluded), which files prove to be the lost end of a `.log`."""
     said = " and ".join(proof.name for proof in proofs)
-    detail = f"offsets {start}..{end} are gone: the end of a .log is missing, as {said} proves"
+    detail = f"offsets {offset_range(start, end)} are gone: the end of a .log is missing, as {said} proves"
     return offsets_finding(Reason.LOG_END_MISSING, detail, path, start, end)
 
 

@@ -23,6 +23,7 @@ from kafkalog.records.header import BatchHeader
 from kafkalog.records.header_walk import intact_headers_at, window_of
 from kafkalog.storage.location import Place
 from kafkalog.storage.source import ByteSource
+from kafkalog.text import offset_range
 
 _N_FOLLOWING: Final = 8
 _IDENTITY: Final = ("last_offset", "size_in_bytes", "crc")
@@ -183,9 +184,10 @@ def odd_end_error(window: Window, reason: Reason, path: Place) -> CorruptionErro
     """Return the error about the last batch of a window, which is wrong although the walk accepted it."""
     odd = window.batches[-1:]
     first, last = int(odd.base_offset[0]), int(odd.last_offset[0])
+    offsets = offset_range(first, last + 1)
     details = {
-        Reason.OFFSET_ORDER: f"its offsets, {first}..{last + 1}, contradict those around it; no checksum covers them",
-        Reason.OFFSET_OUTSIDE_SEGMENT: f"its offsets, {first}..{last + 1}, reach into the next segment",
+        Reason.OFFSET_ORDER: f"its offsets, {offsets}, contradict those around it; no checksum covers them",
+        Reason.OFFSET_OUTSIDE_SEGMENT: f"its offsets, {offsets}, reach into the next segment",
     }
     return CorruptionError(
         reason,

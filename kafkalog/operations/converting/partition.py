@@ -26,6 +26,7 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.selection import Selection
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 from kafkalog.state.leader_epochs import UNDEFINED, falling_epoch
+from kafkalog.text import offset_range
 
 _MAX_OFFSET: Final = 2**63 - 1
 
@@ -280,7 +281,8 @@ class PartitionConversion:
                 least = last + 1
                 continue
             detail = (
-                f"offsets {first}..{last + 1} come after {least - 1}: left out, but kafkalog salvage keeps the batch"
+                f"offsets {offset_range(first, last + 1)} come after {least - 1}: left out, but kafkalog"
+                " salvage keeps the batch"
             )
             error = CorruptionError(Reason.OFFSET_ORDER, detail, path=path, base_offset=first)
             count = 0 if batches.is_control[row] else int(batches.records_count[row])

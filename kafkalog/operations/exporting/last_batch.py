@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, Reason, SidecarError
 from kafkalog.log.partition import Partition
+from kafkalog.text import offset_range
 
 _NO_EPOCH: Final = -1
 
@@ -80,7 +81,7 @@ class LastBatch(NamedTuple):
         return ", ".join(f"its {name} is {now} and was {was}" for name, now, was in pairs if now != was)
 
     def _offsets(self) -> str:
-        return f"{max(self.base_offset, 0)}..{self.last_offset + 1}"
+        return offset_range(max(self.base_offset, 0), self.last_offset + 1)
 
     def _first_changed(self, partition: Partition, exported: LastBatch) -> str:
         """The first offset that is known to have another record."""
@@ -93,8 +94,8 @@ class LastBatch(NamedTuple):
         start = _start_after(partition, self.leader_epoch)
         if start is not None and start < end:
             detail = (
-                f"offsets {start}..{end} were exported with leader epoch {self.leader_epoch} or before, and a later"
-                f" epoch begins at {start}: the log was truncated and written again"
+                f"offsets {offset_range(start, end)} were exported with leader epoch {self.leader_epoch} or before, and"
+                f" a later epoch begins at {start}: the log was truncated and written again"
             )
             raise self._error(partition, start, detail)
         latest = max((int(epoch) for epoch in _epochs(partition)["epoch"]), default=self.leader_epoch)

@@ -30,6 +30,7 @@ from kafkalog.operations.exporting.partitioned_files import NO_DAY, days_of
 from kafkalog.operations.exporting.parts import PartWriter, WrittenPart
 from kafkalog.scanning.query import Query
 from kafkalog.scanning.scan import Scan
+from kafkalog.text import offset_range
 
 _NOT_RESULT: Final = frozenset(
     {"batch_size", "limits", "memory_map", "on_corruption", "storage_options", "threads", "window_bytes"}
@@ -155,7 +156,7 @@ class Resumption(ABC):
             batch.check(partition, start)
         first = partition.log_start_offset
         if first > start:
-            detail = f"offsets {start}..{first} were deleted from the log before they were exported"
+            detail = f"offsets {offset_range(start, first)} were deleted from the log before they were exported"
             path = str(partition.path)
             self.findings.append(offsets_finding(Reason.OFFSET_GAP, detail, path, start, first, damage=False))
         return max(start, first)

@@ -16,7 +16,7 @@ from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.spans import batch_error
-from kafkalog.text import iso_milliseconds
+from kafkalog.text import iso_milliseconds, offset_range
 
 COLUMNS: Final = ("offset", "timestamp", "batch_position")
 """The record columns that `incoherent` needs."""
@@ -59,7 +59,7 @@ def incoherent(columns: RecordColumns, batches: BatchTable, path: str) -> Iterat
         base, last = int(batches.base_offset[batch]), int(batches.last_offset[batch])
         if outside[record]:
             reason = Reason.HEADER_INCONSISTENT
-            detail = f"a record has offset {offset[record]}, but its batch header has {base}..{last + 1}"
+            detail = f"a record has offset {offset[record]}, but its batch header has {offset_range(base, last + 1)}"
         elif falls[record]:
             reason = Reason.OFFSET_ORDER
             detail = f"a record with offset {offset[record]} follows one with {offset[record - 1]} in a batch"

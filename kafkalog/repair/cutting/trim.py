@@ -23,6 +23,7 @@ from kafkalog.survey.startup import PartitionPlan, SegmentPlan
 from kafkalog.survey.startup_files import ORPHAN
 from kafkalog.survey.startup_load import LoadPlan
 from kafkalog.survey.topics import TopicSettings
+from kafkalog.text import offset_range
 
 
 def trim(
@@ -187,7 +188,8 @@ def _refuse_remote(plan: LoadPlan, start: int, settings: TopicSettings) -> None:
         detail = f"{known.topic} is tiered, and a broker deletes remote segments before the log start"
     elif known.is_tiered is None and old < first:
         offsets = (
-            f"offsets {old} to {first - 1} may be in remote storage, and a broker deletes them before the log start"
+            f"offsets {offset_range(old, first)} may be in remote storage, and a broker deletes them before the"
+            " log start"
         )
         detail = f"{offsets}: {known.why_unknown('remote.storage.enable')}"
     else:

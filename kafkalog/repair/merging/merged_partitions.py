@@ -10,7 +10,7 @@ import numpy as np
 from kafkalog.repair.rescue.plan import Comparison, LogPlan, RescuePlan
 from kafkalog.repair.rescue.replica import Replica, runs
 from kafkalog.repair.salvaging.salvaged_partitions import CopyReport
-from kafkalog.text import counted
+from kafkalog.text import counted, offset_range
 
 
 @dataclass(slots=True)
@@ -118,10 +118,10 @@ class MergeReport(CopyReport):
             if partition.error is not None:
                 yield f"{partition.output}: NOT MERGED: {partition.error}"
                 continue
-            yield f"{partition.output}: offsets {partition.start_offset}..{partition.end_offset}"
+            yield f"{partition.output}: offsets {offset_range(partition.start_offset, partition.end_offset)}"
             for one in partition.replicas:
                 role = "leader" if one.path == partition.leader else "copy"
-                words = [f"leader epoch {one.last_epoch}, offsets {one.start_offset}..{one.end_offset}"]
+                words = [f"leader epoch {one.last_epoch}, offsets {offset_range(one.start_offset, one.end_offset)}"]
                 if one.n_bytes_lost:
                     words.append(f"{one.n_bytes_lost:,} bytes lost{', also at its end' if one.is_tail_lost else ''}")
                 if one.n_batches_undecodable:
@@ -134,9 +134,8 @@ class MergeReport(CopyReport):
                     words.append(f"differs from offset {one.differs_from} on")
                 yield f"  {role:<8} {one.path}: {', '.join(words)}"
             for each in partition.ranges:
-                end = "?" if each.end_offset is None else each.end_offset
                 source = "MISSING: no copy has it" if each.source is None else f"from {each.source}"
-                yield f"  offsets  {each.start_offset}..{end}: {source}"
+                yield f"  offsets  {offset_range(each.start_offset, each.end_offset)}: {source}"
 
 
 def _described(replica: Replica, compared: Comparison | None, n_taken: int) -> MergedReplica:

@@ -56,6 +56,7 @@ from kafkalog.survey.targets import release_problems, torn_problems
 from kafkalog.survey.topic_ids import TopicIds, add_stray_loss
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.system_topics.coordinator_load import load_failure
+from kafkalog.text import offset_range
 
 Directories = Callable[[Any], list[Any]]
 """Lists a log dir."""
@@ -590,7 +591,7 @@ class _Load:
         detail = "the topic is tiered, but the broker's configuration lacks remote.log.storage.system.enable=true"
         row.remarks.append(f"{detail}: its log begins at the local offset {local}")
         if start < local:
-            detail += f": offsets {start} to {local - 1} in remote storage are out of reach"
+            detail += f": offsets {offset_range(start, local)} in remote storage are out of reach"
             lost = offsets_finding(Reason.LOG_START_BEHIND_END, detail, row.path, start, local)
             row.lost.append(lost)
             findings.add(lost)

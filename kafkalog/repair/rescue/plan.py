@@ -27,7 +27,7 @@ from kafkalog.repair.rescue.batches import has_last_records
 from kafkalog.repair.rescue.replica import ROW_DTYPE, Replica, Rows, file_numbers, runs, without_last
 from kafkalog.state.leader_epochs import LeaderEpochs, LogProgress
 from kafkalog.survey.losses import Lost
-from kafkalog.text import counted
+from kafkalog.text import counted, offset_range
 
 Mask = npt.NDArray[np.bool_]
 Evidence = Literal["leader", "shared batch", "leader epoch"]
@@ -513,8 +513,7 @@ class LogPlan:
 
     def _miss(self, lost: Lost | None, start: int | None, end: int | None) -> None:
         """Note offsets that no copy has, or a part of what the leader lost."""
-        shown = ["?" if one is None else one for one in (start, end)]
-        detail = f"no copy has offsets {shown[0]}..{shown[1]}"
+        detail = f"no copy has offsets {offset_range(start, end)}"
         path = str(self.leader.partition.path) if lost is None else lost.path
         found = Finding(Reason.OFFSET_GAP, detail, path=path, base_offset=start)
         if start is not None and end is not None:

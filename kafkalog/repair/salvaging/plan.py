@@ -30,6 +30,7 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.source import Bytes, ByteSource
+from kafkalog.text import offset_range
 
 _MOST_TAIL: Final = 4096
 COPY_BYTES: Final = 2**23
@@ -219,7 +220,8 @@ def moved_batches(plan: KeptRanges) -> Iterator[Finding]:
     kept, path = plan.kept, str(plan.segment.path)
     for row in (np.flatnonzero(np.diff(np.maximum.accumulate(kept.start)) == 0) + 1).tolist():
         first, last = int(kept.first_offset[row]), int(kept.last_offset[row])
-        detail = f"offsets {first}..{last + 1} stand before lower ones: both are kept, in the order of their offsets"
+        detail = f"offsets {offset_range(first, last + 1)} stand before lower ones: both are kept,"
+        detail += " in the order of their offsets"
         found = Finding(Reason.OFFSET_ORDER, detail, path, int(kept.start[row]), base_offset=first, last_offset=last)
         yield replace(found, n_records=0, certainty="exact")
 

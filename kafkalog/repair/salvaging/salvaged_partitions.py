@@ -9,7 +9,7 @@ from typing import Any
 from kafkalog.errors import DEFAULT_LIMITS, LIMIT_NAMES, Certainty, Finding, Findings, Reason
 from kafkalog.html import JsonFields, PartsReport
 from kafkalog.survey.losses import Lost, PartitionsReport, records_lost
-from kafkalog.text import counted
+from kafkalog.text import counted, offset_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class LostRange:
 
     def to_finding(self) -> Finding:
         """The hole as a finding; zeros that may be padding are no damage."""
-        offsets = f"{self.first_offset}..{'?' if self.end_offset is None else self.end_offset}"
+        offsets = offset_range(self.first_offset, self.end_offset)
         is_suspect = not self.size_in_bytes
         what = "intact batches that do not belong here" if is_suspect else f"{self.size_in_bytes:,} bytes lost"
         if self.reason in LIMIT_NAMES:
@@ -206,7 +206,7 @@ class SalvageReport(CopyReport, PartitionsReport):
                 yield f"{partition.path}: NOT SAVED: {partition.error}"
                 continue
             kept, lost = partition.total("n_batches_kept"), partition.total("n_bytes_lost")
-            yield f"{partition.path}: offsets {partition.start_offset}..{partition.end_offset}"
+            yield f"{partition.path}: offsets {offset_range(partition.start_offset, partition.end_offset)}"
             yield f"  kept       {partition.total('n_bytes_kept'):,} bytes, {counted(kept, 'batch')}"
             if undecodable := partition.total("n_batches_undecodable"):
                 yield f"             {counted(undecodable, 'batch')} of them cannot be decoded: see the findings"
@@ -233,7 +233,7 @@ class SalvageReport(CopyReport, PartitionsReport):
 
 
 def _hole(lost: LostRange) -> str:
-    end = "?" if lost.end_offset is None else lost.end_offset
+    offsets = offset_range(lost.first_offset, lost.end_offset)
     records, times = records_lost(lost.n_records, lost.certainty, lost.n_markers), ""
     if lost.reason in LIMIT_NAMES:
         records = records.replace("records lost", "records left out")
@@ -242,6 +242,6 @@ def _hole(lost: LostRange) -> str:
         times = f", between {before} and {after} ms"
     disk = ", not readable from the disk" if lost.is_unreadable else ""
     return (
-        f"{lost.segment}@{lost.start}..{lost.end}: {lost.reason.value}, offsets {lost.first_offset}..{end},"
+        f"{lost.segment}@{offset_range(lost.start, lost.end)}: {lost.reason.value}, offsets {offsets},"
         f" {records}{times}{disk}"
     )
