@@ -209,7 +209,7 @@ def test_building_without_a_compiler_says_what_is_missing_before_anything_is_tra
 
 def test_ranges_of_offsets_have_one_form_in_texts():
     """`text.offset_range` writes them: ends are excluded everywhere, and what is not known is a question mark."""
-    own = re.compile(r"\}\.\.(?!\.)[{\"']|offsets[^\"\n]* to \{")
+    own = re.compile(r"\}\.\.(?!\.)[{\"']|offsets \{[^\"\n]*\} to \{")
     found = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in sorted((ROOT / "kafkalog").rglob("*.py"))
