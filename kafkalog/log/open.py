@@ -242,10 +242,10 @@ def partitions_of(
         return
     keys = [key for key in opened.select(topics, numbered, internal=internal) if among is None or key in among]
     openers: list[Callable[[], Partition]] = [partial(opened.__getitem__, key) for key in keys]
-    for path in [path for paths in opened.set_apart.values() for path in sorted(paths)] if set_apart else []:
-        directory = kf.parse_partition_directory(path.name)
-        if directory is not None and is_wanted(directory.topic_partition):
-            openers.append(partial(opened.open_set_apart, path))
+    for paths in opened.set_apart.values() if set_apart else ():
+        parsed = [(kf.parse_partition_directory(path.name), path) for path in paths]
+        named = [(one.topic_partition, path) for one, path in parsed if one is not None]
+        openers += [partial(opened.open_set_apart, path) for key, path in sorted(named) if is_wanted(key)]
     # opened one by one: one that cannot be opened must not hide the others
     for number, open_partition in enumerate(openers):
         if number % _LISTED_AHEAD == 0:

@@ -36,6 +36,15 @@ def test_a_directory_of_a_partition_is_listed_once(log_dir, monkeypatch):
     assert [one.path for one in opened.segments] == [one.path for one in kafkalog.Partition(opened.path).segments]
 
 
+def test_directories_that_are_set_apart_come_after_the_others_by_topic_and_number(log_dir_copy):
+    for name, number in (("p-multi-0", 10), ("p-multi-1", 2), ("p-multi-2", 1)):
+        (log_dir_copy / name).rename(log_dir_copy / f"p-multi-{number}.c9eefd1639d646409599f16e98f3d811-delete")
+    found = [one.topic_partition for one in partitions_of(open(log_dir_copy), "p-*", set_apart=True)]
+    at = found.index(TopicPartition("p-multi", 1))
+    assert found[:at] == sorted(found[:at])
+    assert found[at:] == [TopicPartition("p-multi", number) for number in (1, 2, 10)]
+
+
 def test_opening_a_thousand_segments_opens_none_of_them(tmp_path, monkeypatch):
     calls = []
     sizes = []
