@@ -39,7 +39,8 @@ HighWatermark = Literal["ignore", "checkpoint"]
 
 _RACY_SECONDS: Final = 2
 """A directory modified this recently may change again without a new modification time."""
-_PAUSE_SECONDS: Final = 0.2
+PAUSE_SECONDS: Final = 0.2
+"""Between two looks at the files of what is followed; a listing younger than that is not made again."""
 _WINDOW_BYTES: Final = 2**22
 
 
@@ -372,7 +373,7 @@ class _Watched:
         return modified_ns
 
     def has_changed(self) -> bool:
-        """Whether the directory has, or may have, changed; False within `_PAUSE_SECONDS` of its listing."""
-        if time.time() - self._listed < _PAUSE_SECONDS:
+        """Whether the directory has, or may have, changed; False within `PAUSE_SECONDS` of its listing."""
+        if time.time() - self._listed < PAUSE_SECONDS:
             return False
         return self._is_racy or self._stat() != self._modified

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Unpack, cast
+from typing import Any, Unpack, cast
 
 from kafkalog import format as kf
 from kafkalog.log import live
@@ -12,16 +12,14 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.open import open as open_path
 from kafkalog.log.segment import Segment
-from kafkalog.log.tail import LogTail
+from kafkalog.log.tail import PAUSE_SECONDS, LogTail
 from kafkalog.parsing import TopicPatterns, some
 from kafkalog.scanning.options import ENDS, ScanOptions
 from kafkalog.scanning.query import offset_of
 from kafkalog.scanning.scan import Scan
 
-_PAUSE: Final = 0.2
 
-
-def follow(path: Paths, *, pause: float = _PAUSE, **options: Unpack[ScanOptions]) -> Iterator[Scan]:
+def follow(path: Paths, *, pause: float = PAUSE_SECONDS, **options: Unpack[ScanOptions]) -> Iterator[Scan]:
     """Scans that together have each record once; waits for more, forever, and looks at the files every `pause` seconds.
 
     The path is of log dirs or partition directories. Each scan ends after the last complete batch, or at the last

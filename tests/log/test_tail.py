@@ -23,7 +23,7 @@ T0 = kf.TopicPartition("t", 0)
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
-    monkeypatch.setattr(tailing, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(tailing, "PAUSE_SECONDS", 0)
 
 
 def batch(offset, n=4, producer_id=-1):
@@ -99,7 +99,7 @@ def test_segments_that_are_deleted_just_after_the_listing_are_no_error(tmp_path,
     old = append(tmp_path, batch(0))
     tail = follow(tmp_path, isolation_level=level)
     assert tail.ends() == {T0: 4}
-    monkeypatch.setattr(tailing, "_PAUSE_SECONDS", 60)
+    monkeypatch.setattr(tailing, "PAUSE_SECONDS", 60)
     append(tmp_path, batch(4), base=4)
     append(tmp_path, batch(8), base=8)
     old.unlink()
