@@ -549,7 +549,7 @@ class SegmentStream:
             max(self.segment.next_base_offset or 2**63 - 1, self.previous + 1),
         )
         is_marker = bool(batch.is_control[0] and batch.is_transactional[0] and batch.records_count[0])
-        n, most = 0 if batch.is_control[0] else int(batch.records_count[0]), end - self.previous - 1
+        n, most = int(batch.n_user_records[0]), end - self.previous - 1
         lost = replace(
             finding,
             detail=f"{error.detail}; {finding.length} bytes skipped",

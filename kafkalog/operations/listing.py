@@ -270,7 +270,7 @@ def _summarise_batches(batches: BatchTable, log_start_offset: int) -> Summary:
     is_control = batches.is_control
     n_known = batches.records_count.astype(np.int64) * known
     n_control = int(n_known[is_control].sum())
-    n_of = np.where(known, n_known, 1) * ~is_control
+    n_of = np.where(batches.n_user_records < 0, 1, batches.n_user_records)
     # of a sparse batch across the log start offset, at most as many are below it as offsets are
     n_below = np.clip(log_start_offset - batches.base_offset, 0, None) * (batches.base_offset >= 0)
     is_readable = batches.last_offset >= log_start_offset

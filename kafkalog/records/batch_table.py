@@ -201,6 +201,11 @@ class BatchTable(PublicNames):
         return self._v2_bit(kf.CONTROL_BIT)
 
     @property
+    def n_user_records(self) -> npt.NDArray[np.int32]:
+        """int32[n]: the records of users, as headers count them: 0 in control batches, -1 if a header has no count."""
+        return np.where(self.is_control, np.int32(0), self.records_count)
+
+    @property
     def delete_horizon_ms(self) -> npt.NDArray[np.int64]:
         """int64[n]: time (ms) after which the cleaner may drop the batch's tombstones or marker; -1 for no horizon."""
         return np.where(self._v2_bit(kf.DELETE_HORIZON_BIT), self.base_timestamp, np.int64(-1))

@@ -157,7 +157,7 @@ def _by(names: Sequence[str], batches: BatchTable) -> Iterator[tuple[tuple[Any, 
     control, transactional = batches.is_control, batches.is_transactional
     counts = {
         "n_batches": np.ones(len(batches), np.int64),
-        "n_records": np.where(control, 0, np.maximum(batches.records_count, 0)),
+        "n_records": np.maximum(batches.n_user_records, 0),
         "n_hidden": batches.records_count < 0,
         "n_bytes": sizes,
         "n_transactional": transactional & ~control,

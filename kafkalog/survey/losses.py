@@ -449,9 +449,10 @@ def remains(
                 gaps.feed(intact)
                 # compressed messages of v0 and v1 do not say how many they are: their offsets are counted
                 spans = np.diff(batches.last_offset, prepend=contents.last_offset)
-                is_known, is_cut = batches.records_count >= 0, valid & (batches.position >= start)
+                n_by_header = batches.n_user_records
+                is_known, is_cut = n_by_header >= 0, valid & (batches.position >= start)
                 is_exact &= bool(is_known[is_cut].all())
-                n_of_each = np.where(batches.is_control, 0, np.where(is_known, batches.records_count, spans))
+                n_of_each = np.where(is_known, n_by_header, spans)
                 n_records += int(n_of_each[is_cut].sum())
                 n_markers += int((batches.is_control & batches.is_transactional & (n_of_each == 0) & is_cut).sum())
                 if first is None and is_cut.any():

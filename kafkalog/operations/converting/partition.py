@@ -285,7 +285,7 @@ class PartitionConversion:
                 " salvage keeps the batch"
             )
             error = CorruptionError(Reason.OFFSET_ORDER, detail, path=path, base_offset=first)
-            count = 0 if batches.is_control[row] else int(batches.records_count[row])
+            count = int(batches.n_user_records[row])
             finding = replace(error.to_finding(), last_offset=last, n_records=count, certainty="exact")
             if count < 0:  # a compressed message of v0 or v1 does not say
                 finding = replace(finding, n_records=max(last - first + 1, 0), certainty="at_most")

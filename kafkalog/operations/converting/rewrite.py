@@ -81,7 +81,7 @@ class Counts:
         """Count batches of the output."""
         self.n_batches_after += len(batches)
         self.n_bytes_after += int(batches.size_in_bytes.sum(dtype=np.int64))
-        self.n_records_after += int(batches.records_count[~batches.is_control].sum(dtype=np.int64))
+        self.n_records_after += int(batches.n_user_records.sum(dtype=np.int64))
 
 
 @dataclass(slots=True)
@@ -209,14 +209,14 @@ class _RewriteCall:
         batches = self.batches
         result = Rewritten(len(batches), self.error, None, None, self.counts)
         if len(batches):
-            self._count_input(np.where(batches.is_control, 0, batches.records_count))
+            self._count_input(batches.n_user_records)
             self.counts.n_batches_kept = len(batches)
             result.window = assemble(
                 [Part(np.arange(len(batches)), Window(self.window.data, self.window.start, batches))]
             )
         return result
 
-    def _count_input(self, n_records: npt.NDArray[np.int64]) -> None:
+    def _count_input(self, n_records: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> None:
         self.counts.n_batches_before = len(self.batches)
         self.counts.n_bytes_before = int(self.batches.size_in_bytes.sum(dtype=np.int64))
         self.counts.n_records_before = int(n_records.sum())

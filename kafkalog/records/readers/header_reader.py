@@ -157,7 +157,7 @@ def records_in_range(
     """
     rows = selection.rows_in_time(records.timestamp, records.timestamp_type)
     if mask is not None and not mask.all():
-        counts = np.where(batches.is_control, 0, batches.records_count)
+        counts = batches.n_user_records
         if counts.min() < 0 or counts.sum() != records.n_records:
             return None
         of_wanted = np.repeat(mask, counts)

@@ -136,7 +136,7 @@ class CleanerPass:
             parts.append(Part(empty, empty_batches(table[empty])))
         was_empty = (table.records_count[empty] == 0).sum()
         self.is_changed |= same.size + was_empty != n
-        gone = np.where(is_control, 0, np.where(batches.drops_records, np.maximum(table.records_count, 0), n_before))
+        gone = np.where(batches.drops_records, np.maximum(table.n_user_records, 0), np.where(is_control, 0, n_before))
         self.n_records_before += int(gone.sum())
         self.n_records += int(n_kept[~is_control].sum())
         put = assemble(parts)

@@ -310,8 +310,8 @@ class PartitionSalvage:
                 self._note(finding)
             last = int(batches.last_offset[-1])
             row.n_batches_kept += len(batches)
-            row.n_records_kept += int(np.maximum(batches.records_count, 0).sum(dtype=np.int64))
-            row.n_records_kept += int((batches.records_count < 0).sum())
+            n_records = batches.n_user_records
+            row.n_records_kept += int(np.where(n_records < 0, 1, n_records).sum(dtype=np.int64))
             self._follow(window, batches)
             self._gaps.feed(batches, position)
             contents.has_gaps = self._gaps.has_gaps

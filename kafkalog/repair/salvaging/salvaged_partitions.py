@@ -127,7 +127,7 @@ class SalvagedSegment:
     n_batches_undecodable: int = 0
     """Those kept that cannot be decoded. Each has a finding."""
     n_records_kept: int = 0
-    """As the headers say. Compressed v0 and v1 messages count as one."""
+    """As the headers say. Compressed v0 and v1 messages count as one, transaction markers not at all."""
 
 
 @dataclass(slots=True)

@@ -26,6 +26,18 @@ def test_transactions_that_may_have_lost_their_marker_are_named(tmp_path):
     assert any("producer 7" in line and "marker" in line for line in report.lines())
 
 
+def test_markers_are_no_records_that_are_kept(tmp_path):
+    data = log_of(
+        batch(0, transactional=True, producer_id=7, producer_epoch=0, base_sequence=0),
+        builder.control_batch(1, base_offset=3, producer_id=7, producer_epoch=0),
+        batch(4),
+    )
+    [partition] = kafkalog.salvage(named(tmp_path, data), output=tmp_path / "out").partitions
+    [segment] = partition.segments
+    n_records = kafkalog.read_table(tmp_path / "out" / "t-0").num_rows
+    assert (segment.n_batches_kept, segment.n_records_kept) == (3, n_records) == (3, 6)
+
+
 def test_a_copy_of_a_batch_of_a_transaction_loses_no_marker(tmp_path):
     begun = batch(0, transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     marker = builder.control_batch(1, base_offset=3, producer_id=7, producer_epoch=0)
