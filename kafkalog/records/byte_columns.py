@@ -568,10 +568,10 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
         cls, records: Sequence[Sequence[tuple[bytes | str, bytes | None]] | Mapping[bytes | str, bytes | None]]
     ) -> HeadersColumn:
         """Make a column of the headers of records, as `to_pylist` returns them or dicts; keys may be text."""
-        records = [[*headers.items()] if isinstance(headers, Mapping) else headers for headers in records]
-        offsets = np.zeros(len(records) + 1, np.int64)
-        np.cumsum([len(headers) for headers in records], out=offsets[1:])
-        pairs = [pair for headers in records for pair in headers]
+        lists = [[*headers.items()] if isinstance(headers, Mapping) else headers for headers in records]
+        offsets = np.zeros(len(lists) + 1, np.int64)
+        np.cumsum([len(headers) for headers in lists], out=offsets[1:])
+        pairs = [pair for headers in lists for pair in headers]
         keys = [key.encode() if isinstance(key, str) else key for key, _ in pairs]
         return cls(offsets, BinaryColumn.of(keys), BinaryColumn.of([value for _, value in pairs]))
 
