@@ -357,4 +357,4 @@ def test_a_missing_aborted_transaction_is_found():
         changed = TransactionIndex(np.frombuffer(entries.tobytes(), np.uint8), segment.base_offset)
         (finding,) = changed.check(batches)
         assert finding.reason == "index_transaction"
-        assert f"producer {index.entries['producer_id'][row]} from offset" in finding.detail
+        assert f"producer {index.entries['producer_id'][row]}, offsets " in finding.detail
