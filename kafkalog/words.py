@@ -299,6 +299,7 @@ iter_batches record_batches chunks fetch_record_batch to_arrow_reader reader = t
 df pandas toPandas to_df to_dataframe dataframe = to_pandas()
 pl polars = to_polars()
 arrow to_arrow read_table table fetch_arrow_table arrow_table = to_table()
+pl polars to_polars df pandas to_pandas to_df arrow table = to_arrow()
 numpy values to_array = to_numpy()
 count size shape num_rows n_rows nrows height length n_records num_records count_records total = count_rows()
 dtypes schema fields columns collect_schema column_names names = to_table().schema, or scan(...).schema

@@ -100,7 +100,7 @@ def test_opening_and_scanning_one_segment_takes_few_calls(log_dir):
 
     walk()
     gc.collect()
-    assert len(traced(walk)) <= 132
+    assert len(traced(walk)) <= 130
 
 
 def lines_of(walk, records):

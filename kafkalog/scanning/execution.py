@@ -329,7 +329,7 @@ class Pass:
         # the one who asks reads, too; one more, so that the threads read while it makes Arrow of a window
         n_ahead = query.threads if query.threads > 1 else 0
         records = RecordReader(
-            self._window_options(partition, segment, selection, names, form, n_ahead),
+            self._window_options(partition, segment, selection, names, form, n_ahead, has_timestamps),
             submit=(lambda call: pool.submit(call).result) if n_ahead else None,
             n_ahead=n_ahead,
             hints=partial(_batch_positions, segment),
@@ -351,12 +351,13 @@ class Pass:
         names: Sequence[str],
         form: Form,
         n_ahead: int,
+        has_timestamps: bool,
     ) -> WindowOptions:
         """What is read of the records of a segment, and in how large pieces."""
         query, fields = self.query, None
         is_committed = query.isolation_level == "read_committed"
         # record batches are made at once if nobody has to look at their records
-        is_whole = self._is_whole(selection)
+        is_whole = not has_timestamps and self._is_whole()
         if self._schema is not None and is_whole:
             fields = batch_fields(self._schema, partition.topic_partition, segment.path.name)
         if fields is not None and not self._is_kept and form != "views":
@@ -366,7 +367,7 @@ class Pass:
             window_bytes = max(_TOGETHER_BYTES // (n_ahead + 2), _MIN_WINDOW_BYTES)
         else:
             window_bytes = _ALONE_BYTES
-        if not is_whole and selection.has_timestamps:
+        if has_timestamps:
             names = list(dict.fromkeys([*names, "timestamp", "timestamp_type"]))
         return WindowOptions(
             names=names,
@@ -381,10 +382,10 @@ class Pass:
             into=self._into if is_whole and form == "numpy" and APPENDED.issuperset(names) else None,
         )
 
-    def _is_whole(self, selection: Selection) -> bool:
-        """Whether all records of a segment are wanted, as they are, and nobody has to look at them."""
+    def _is_whole(self) -> bool:
+        """Whether all records of a range are wanted, as they are, and nobody has to look at them."""
         query = self.query
-        if query.isolation_level == "read_committed" or selection.has_timestamps or query.limit is not None:
+        if query.isolation_level == "read_committed" or query.limit is not None:
             return False
         return query.check_crcs and query.latest is None and query.residual is None
 
