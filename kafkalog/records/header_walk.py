@@ -207,7 +207,7 @@ def is_followed(source: ByteSource, position: int, size: int, stop: int) -> bool
     header, before = (BatchHeader(window_of(source, at, min(at + MAGIC_END, stop))) for at in (end, position))
     if len(header) < MAGIC_END:
         return True
-    is_batch = header.magic <= 2 and header.size_in_bytes > kf.LOG_OVERHEAD and header.offset > before.offset
+    is_batch = header.magic <= 2 and header.size_in_bytes > kf.LOG_OVERHEAD and header.offset >= before.offset
     return is_batch or source.is_zero(end, end + MAGIC_END)
 
 
