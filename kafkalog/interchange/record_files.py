@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from kafkalog.errors import KafkalogError, NotKafkaError, ReadError, Reason
+from kafkalog.errors import KafkalogError, NotKafkaError, ReadError, Reason, UnknownNameError
 from kafkalog.interchange.arrow_buffers import no_rows
 from kafkalog.interchange.file_types import SUFFIXES, check_format, file_type
 from kafkalog.interchange.text_input import (
@@ -101,6 +101,8 @@ class RecordFile:
         except KafkalogError as error:
             error.path = self.name if error.path is None else error.path
             raise
+        except UnknownNameError:
+            raise  # about the options, not the file
         except (pa.ArrowException, OSError, EOFError, ValueError, MemoryError) as error:
             text = " ".join(str(error).split()) or type(error).__name__
             detail = f"not readable as {self.format}: {text}"

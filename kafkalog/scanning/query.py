@@ -331,12 +331,10 @@ def _opened(path: Paths | Opened, options: ScanOptions) -> tuple[Opened, Limits]
     limits, memory_map = options.get("limits"), options.get("memory_map", "auto")
     if not isinstance(path, (LogDir, Partition, Segment)):
         limits = DEFAULT_LIMITS if limits is None else limits
-        given = (
-            {name: options[name] for name in OPENING if name in options}
-            if not options.keys().isdisjoint(OPENING)
-            else {}
-        )
-        return open_path(path, memory_map=memory_map, limits=limits, **cast(dict[str, Any], given)), limits
+        named: dict[str, Any] = {}
+        if not options.keys().isdisjoint(OPENING):
+            named = {name: value for name, value in options.items() if name in OPENING}
+        return open_path(path, memory_map=memory_map, limits=limits, **named), limits
     if limits is not None or memory_map != "auto" or options.get("tiered") is not None:
         raise ValueError("limits=, memory_map= and tiered= work with a path only: pass them to kafkalog.open")
     return path, path.limits

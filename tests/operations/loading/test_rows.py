@@ -15,6 +15,7 @@ from refusals import fails_with
 import kafkalog
 from kafkalog import UnwritableError
 from kafkalog.cli.app import main
+from kafkalog.errors import UnknownNameError
 
 CSV = 'id,name,total,zip,ok,when\n7,Ann,1.5,00123,true,2026-01-01\n8,"B, ""o""",2,9,false,\n'
 ROWS = [
@@ -166,7 +167,7 @@ def test_numbers_of_csv_are_printed_as_they_are_written(tmp_path):
         assert f"{name} (such as" in note
     found, _ = loaded(path, tmp_path, text_columns=["n", "x"])
     assert [(row["n"], row["x"]) for row in found] == [("1", "0.5"), ("-20", "1.0")]
-    with pytest.raises(UnwritableError, match="there is no column 'nothing'"):
+    with pytest.raises(UnknownNameError, match="there is no column 'nothing'"):
         loaded(path, tmp_path, text_columns=["nothing"])
 
 
@@ -182,8 +183,8 @@ def test_a_file_whose_columns_say_nothing_names_the_option(tmp_path, capsys):
         ({"schema": '"int"'}, ValueError, "value_format"),
         ({"header_columns": ["id"]}, ValueError, "value_format"),
         ({"value_format": "avro"}, ValueError, "needs a schema"),
-        ({"value_format": "json", "columns": {"key": "nothing"}}, UnwritableError, "no column 'nothing'"),
-        ({"value_format": "json", "header_columns": ["nothing"]}, UnwritableError, "no column 'nothing'"),
+        ({"value_format": "json", "columns": {"key": "nothing"}}, UnknownNameError, "no column 'nothing'"),
+        ({"value_format": "json", "header_columns": ["nothing"]}, UnknownNameError, "no column 'nothing'"),
         ({"value_format": "avro", "schema": json.dumps(SCHEMA | {"fields": SCHEMA["fields"][:1]})}, UnwritableError,
          r"row 0: the value has a field"),
     ],
