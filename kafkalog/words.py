@@ -91,6 +91,9 @@ rescue > kafkalog salvage PATH -o DIR | salvage(path, output)
 carve photorec testdisk extundelete unrm recover-deleted > kafkalog undelete IMAGE -o DIR | undelete(image, output)
 restore restore-tiered wiederherstellen > kafkalog tiered restore URL -o DIR, or kafkalog boot PATH -o DIR \
     | restore_tiered(remote, output), or boot(path, output)
+restore-to restore-at point-in-time pitr rewind time-travel \
+    > kafkalog export PATH --end-timestamp TIME -o FILE.parquet, then kafkalog load FILE.parquet -o DIR --topic TOPIC \
+    (boot has no end time) | export(path, output) of what came before, and load(output, ...)
 start serve server-start up bootstrap format storage run launch > kafkalog preflight PATH (what a start does), or \
     kafkalog boot PATH -o DIR (a log dir for a new cluster) | preflight(path), or boot(path, output)
 read-time-index open-time-index load-time-index timeindex > kafkalog dump FILE.timeindex | TimeIndex.open(path)
@@ -301,6 +304,7 @@ pl polars = to_polars()
 arrow to_arrow read_table table fetch_arrow_table arrow_table = to_table()
 pl polars to_polars df pandas to_pandas to_df arrow table = to_arrow()
 numpy values to_array = to_numpy()
+size = size_in_bytes, in bytes, or count_rows() for records
 count size shape num_rows n_rows nrows height length n_records num_records count_records total = count_rows()
 dtypes schema fields columns collect_schema column_names names = to_table().schema, or scan(...).schema
 name = topic_partition, or path

@@ -619,7 +619,7 @@ kafkalog convert P -o c --exclude k -> --drop 'key == k'
 kafkalog convert P -o c --level 3 -> --compression-level 3
 kafkalog sql --query 'select 1' D -> the query comes first
 kafkalog groups D --lag -> leave it out
-kafkalog groups D --reset-offsets -> option --reset-offsets; kafkalog reads groups
+kafkalog groups D --reset-offsets -> option --reset-offsets; groups are only read here
 kafkalog export D --csv out.csv -> kafkalog export PATH -o out.csv
 kafkalog ls D -j -> --json
 kafkalog cat D --jq .user -> --json
@@ -784,7 +784,14 @@ kafkalog cat D -t orders --filter 'key == k' --count -> kafkalog export PATH -t 
 kafkalog cat D -t orders -n 2 --format csv -> kafkalog export PATH -t orders -n 2 -o orders.csv
 kafkalog export D orders --to csv -> kafkalog export PATH -t orders --format csv -o -
 kafkalog ls -lh D --sort size -> kafkalog space PATH
-kafkalog load out.parquet --topic orders --key id -o s81 -> --key-column id
+kafkalog load out.parquet --topic orders --key key -o s81 -> --key-column key
+kafkalog export D -t orders -o vf.parquet --value json -> -o vf.parquet --value-format json
+kafkalog cat D -t orders --key utf8 -> --key-format utf8
+kafkalog restore D --to 2026-11-28T12:00:00Z -o back
+    -> export PATH --end-timestamp 2026-11-28T12:00:00Z -o FILE.parquet, then kafkalog load FILE.parquet -o back
+kafkalog restore D -o back2 -> kafkalog boot PATH -o back2
+kafkalog write out.parquet -t orders -o new2 -> kafkalog load out.parquet -o new2 --topic orders
+kafkalog groups D --reset-offsets --to-earliest -> --reset-offsets, --to-earliest: groups are only read here
 kafkalog tail -f P --lines 3 -> kafkalog cat -f PATH --tail 3
 kafkalog convert P --codec gzip --level 9 -o gz -> kafkalog convert PATH --compression gzip --compression-level 9 -o gz
 kafkalog topics --list --bootstrap-server x D -> use kafkalog ls PATH, or

@@ -128,7 +128,7 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> Advice:
 
 def _advice_of(lead: Lead, typed: Sequence[str]) -> Advice:
     """What a lead says, with what was typed; the rest of what was typed goes to its first command line, if it fits."""
-    line = f"kafkalog {lead.line} PATH" if lead.is_same else lead.line
+    line = _written(f"kafkalog {lead.line} PATH" if lead.is_same else lead.line, typed)
     searched = _searched(line, typed)
     if searched != line or "value contains WORD" in line:
         typed = [word for word in typed if not re.fullmatch(r"-[a-zA-Z]+|--(?:invert-match|ignore-case)", word)]
@@ -142,8 +142,27 @@ def _advice_of(lead: Lead, typed: Sequence[str]) -> Advice:
     if first is None:
         return Advice(f"use {text}")
     words = shlex.split(first[0])[1:]
-    kept = _kept(typed, words)
+    kept = _kept(typed if "-o" not in words else _without_output(typed), words)
     return Advice(f"use {LINE}{text[first.end() :]}", [*words, *kept] if kept else [], first[0])
+
+
+def _written(line: str, typed: Sequence[str]) -> str:
+    """A line with the output, the time and the file to load that were typed."""
+    given = dict(itertools.pairwise(typed))
+    time = next((time_of(given[name]) for name in ("--to", "--until", "--at", "--time") if name in given), None)
+    if time is not None and "kafkalog boot PATH" in line:
+        line = commands()["restore-to"].line.replace("TIME", shlex.quote(time))
+    if output := given.get("-o") or given.get("--output"):
+        line = line.replace("-o DIR", f"-o {shlex.quote(output)}")
+    tables = [word for word in arguments(typed)[0] if _TABLE.fullmatch(word) and word != output]
+    return line.replace("load FILE -o", f"load {shlex.quote(tables[0])} -o") if tables else line
+
+
+def _without_output(typed: Sequence[str]) -> list[str]:
+    return [word for before, word in itertools.pairwise(["", *typed]) if not {"-o", "--output"} & {before, word}]
+
+
+_TABLE: Final = re.compile(r"[^-].*\.(parquet|arrows?|feather|csv|jsonl|ndjson|json|avro)(\.gz|\.zst)?")
 
 
 def _best_first(line: str, typed: Sequence[str]) -> str:
@@ -219,7 +238,7 @@ def _grouped(line: str, typed: Sequence[str]) -> str:
     if not columns or "count(*)" not in line or not re.fullmatch(r"[\w.,]+", columns):
         return line
     n = next((given[name] for name in ("--top", "-n", "--limit", "--head") if given.get(name, "").isdecimal()), "")
-    names = ", ".join(f'"{name}"' for name in columns.split(","))
+    names = ", ".join(name if "." in name else f'"{name}"' for name in columns.split(","))
     order = f" order by n desc limit {n}" if n else ""
     table = "TOPIC" if {*_TOPICS} & {*typed} else "records"
     return f"kafkalog sql 'select {names}, count(*) as n from {table} group by all{order}' PATH"

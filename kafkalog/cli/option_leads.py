@@ -71,6 +71,8 @@ _OPTIONS: Final = r"""
 --count --count-only --wc | -n | kafkalog export PATH --dry-run, which counts records; -n N reads some
 -A -B --context | --start-offset | --start-offset N --end-offset N
 --json-value --json-values --parse-json --decode-json | --value-format | --value-format json
+--value-as | --value-format | --value-format VALUE
+--key-as | --key-format | --key-format VALUE
 --uncommitted --read-uncommitted | --isolation-level | leave it out: records are read whether committed or not
 --internal --include-internal --system --all-topics | ls | leave it out: all topics are listed
 --width --max-width --wide --wrap --no-trunc --no-truncate --term-width | |
@@ -104,7 +106,8 @@ _OPTIONS: Final = r"""
 --quick --fast --headers-only | verify | --indexes-only
 --topic --topics | groups | leave it out: each group has a line per partition; -g chooses groups
 --reset-offsets --to-earliest --execute --delete-offsets --shift-by | groups
-    | kafkalog reads groups, and kafka-consumer-groups.sh resets their offsets
+    | groups are only read here: kafkalog groups PATH -o offsets.csv saves their offsets, and kafka-consumer-groups.sh \
+    --bootstrap-server HOST:PORT --group GROUP --all-topics --reset-offsets --to-earliest --execute sets a cluster's
 --lag --offsets | groups | leave it out: each line has the committed offset and the lag
 --abort --commit | transactions | leave it out: each hanging transaction is listed with the command that ends it
 --days --hours --older-than --keep-days --max-age | --retention-ms | --retention-ms MS, or --before-timestamp -7d
@@ -403,7 +406,11 @@ def _of_several(
     names = [*dict.fromkeys(name for name, _ in unknown)]
     told = [(name, filled(one.said, typed)) for name, one in unknown]
     left_out = [f"{name}{text.removeprefix(_LEAVE)}" for name, text in told if text.startswith(_LEAVE)]
-    texts = [f"{name}: {text}" for name, text in told if not text.startswith(_LEAVE)]
+    by_text: dict[str, list[str]] = {}
+    for name, text in told:
+        if not text.startswith(_LEAVE):
+            by_text.setdefault(text, []).append(name)
+    texts = [f"{', '.join(dict.fromkeys(several))}: {text}" for text, several in by_text.items()]
     if left_out:
         reasons = [re.sub(r": (.*)", r" (\1)", one) for one in dict.fromkeys(left_out)]
         texts.append(f"leave out {', '.join(reasons)}")
@@ -472,6 +479,7 @@ _BY_VALUE: Final = {
     **{(name, "condition"): {"--exclude-condition"} for name in ("--exclude", "--not", "--ignore")},
     ("-X", "isolation"): {"-X-isolation"},
     ("--last", "number"): {"--last-n"},
+    **{(f"--{side}", kind): {f"--{side}-as"} for side in ("key", "value") for kind in ("json", "format")},
 }
 """By option and the kind of its value: the word of another row, where the value says that this is meant."""
 
@@ -492,6 +500,8 @@ def _kind(value: str) -> str:
         return "from-time" if value[0] == "s" else "to-time"
     if value.lower() in _TABLE_FORMATS:
         return "json" if "json" in value.lower() else "table"
+    if value in {*_FORMATS_OF_VALUES, *_FORMATS_OF_VALUES.values()}:
+        return "format"
     if value.startswith("isolation.level"):
         return "isolation"
     if DURATION.fullmatch(value):

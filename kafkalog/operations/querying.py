@@ -369,7 +369,7 @@ class QueryResult(ArrowStream):
         self._relation = querying.relation(query)
 
     def __repr__(self) -> str:
-        return f"QueryResult({', '.join(self.columns)})"
+        return f"QueryResult({', '.join(self.columns)}); fetchall(), df() and arrow() give its rows"
 
     @property
     def columns(self) -> list[str]:

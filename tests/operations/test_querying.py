@@ -123,7 +123,11 @@ def test_a_query_in_python(log):
     assert pa.table(result).equals(result.arrow())
     assert result.df()["o"].tolist() == [0, 1, 2]
     assert result.pl().rows() == rows
-    assert (result.columns, result.n_undecoded, repr(result)) == (["o", "w"], 0, "QueryResult(o, w)")
+    assert (result.columns, result.n_undecoded, repr(result)) == (
+        ["o", "w"],
+        0,
+        "QueryResult(o, w); fetchall(), df() and arrow() give its rows",
+    )
     with pytest.raises(ValueError, match="nowhere"):
         kafkalog.sql("select * from nowhere", log)
     with pytest.raises(TypeError):
