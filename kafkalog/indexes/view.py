@@ -17,6 +17,7 @@ Mirrors the reading half of `OffsetIndex`, `TimeIndex` and `TransactionIndex`.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
@@ -56,6 +57,8 @@ class IndexEntries(WrittenWhole):
 
     dtype: ClassVar[np.dtype[np.void]]
     suffix: ClassVar[str]
+    _rising: ClassVar[Mapping[str, bool]] = {}
+    """The fields that never fall from entry to entry, and whether two entries have different ones."""
 
     def __init__(
         self,
@@ -109,7 +112,8 @@ class IndexEntries(WrittenWhole):
         TypeError
             A column is missing, is not of this index, or is not of whole numbers.
         ValueError
-            Columns have several lengths, or a number does not fit its field.
+            Columns have several lengths, a number does not fit its field, or no broker writes such an index: an offset
+            is below the base offset, a position is negative, or offsets, positions or times do not rise.
 
         Examples
         --------
@@ -117,7 +121,17 @@ class IndexEntries(WrittenWhole):
         >>> OffsetIndex.from_columns(100, offset=[110, 120], position=[4096, 8200]).lookup([115]).tolist()
         [4096]
         """
-        return cls(entries_of(cls.__name__, cls.dtype, columns, base_offset), base_offset)
+        entries = entries_of(cls.__name__, cls.dtype, columns, base_offset)
+        for field, is_strict in cls._rising.items():
+            _check_rising(field, entries[field].astype(np.int64), base_offset, is_strict=is_strict)
+        return cls(entries, base_offset)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, IndexEntries) or self.suffix != other.suffix:
+            return NotImplemented
+        return self.base_offset == other.base_offset and self.tobytes() == other.tobytes()
+
+    __hash__ = None  # type: ignore[assignment]
 
     def tobytes(self) -> bytes:
         """The entries as they are in a file, without padding."""
@@ -194,6 +208,7 @@ class OffsetEntries(IndexEntries):
 
     dtype = kf.OFFSET_INDEX_DTYPE
     suffix = kf.INDEX_SUFFIX
+    _rising = {"relative_offset": True, "position": True}
 
     @cached_property
     def offset(self) -> npt.NDArray[np.int64]:
@@ -230,6 +245,7 @@ class TimeEntries(IndexEntries):
 
     dtype = kf.TIME_INDEX_DTYPE
     suffix = kf.TIME_INDEX_SUFFIX
+    _rising = {"relative_offset": False, "timestamp": False}
 
     @cached_property
     def timestamp(self) -> npt.NDArray[np.int64]:
@@ -248,7 +264,7 @@ class TimeEntries(IndexEntries):
     def lookup(self, timestamps: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """int64[m]: offset of the largest entry at or below each timestamp, the base offset for none.
 
-        Timestamps are milliseconds or datetime64 in UTC.
+        Timestamps are milliseconds, datetime64 in UTC, or aware datetimes.
         Entries are not checked and may be wrong (`TimeIndex.lookup`). `Segment.find_timestamps` is always right.
         """
         # a time between two milliseconds is above the entry of the first
@@ -272,6 +288,19 @@ class _FloorSearch:
         flat = np.ascontiguousarray(asked).reshape(-1)
         look_up(self._keys, self._values, self._is_sorted, flat, found.reshape(-1))
         return found
+
+
+def _check_rising(field: str, values: npt.NDArray[np.int64], base_offset: int, *, is_strict: bool) -> None:
+    """Raise ValueError for numbers that are below zero (but times), or below the one before."""
+    name = field.removeprefix("relative_")
+    base = base_offset if name != field else 0
+    if field != "timestamp" and (values < 0).any():
+        limit = f"base_offset, {base}" if base else "0"
+        raise ValueError(f"{name} {base + int(values.min())} is below {limit}")
+    falls = np.flatnonzero((np.less_equal if is_strict else np.less)(values[1:], values[:-1]))
+    if falls.size:
+        first, second = (base + int(values[falls[0] + n]) for n in (0, 1))
+        raise ValueError(f"{name} {second} comes after {first}: the numbers of an index rise")
 
 
 def _used(data: Bytes, entry: int) -> int:

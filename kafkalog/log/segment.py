@@ -507,8 +507,8 @@ class Segment(ReadMethods, metaclass=PublicType):
 
         Parameters
         ----------
-        timestamps : array-like of int64[m] or datetime64[m]
-            Milliseconds, or times in UTC, in any order.
+        timestamps : array-like of int64[m], datetime64[m] or aware datetimes
+            Milliseconds, or times, those of datetime64 in UTC, in any order.
 
         Returns
         -------

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog.html import PublicNames
-from kafkalog.parsing import datetime64_milliseconds
+from kafkalog.parsing import datetime64_milliseconds, parse_time
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _ENTRIES: Final = "the attribute `entries` is the big-endian array of the file"
+_INT64: Final = np.iinfo(np.int64)
 
 
 class WrittenWhole(PublicNames):
@@ -106,20 +108,48 @@ class WrittenWhole(PublicNames):
             file.write(self.tobytes())
 
 
-def integers(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Queries as an int64 array. Raises TypeError for floats and dates."""
-    array = np.asarray(values)
-    if array.size and array.dtype.kind not in "iu":
-        raise TypeError(f"whole numbers are expected (times in milliseconds), not {array.dtype}")
-    return array.astype(np.int64, copy=False)
+def integers(values: npt.ArrayLike, expected: str = "offsets are whole numbers") -> npt.NDArray[np.int64]:
+    """Queries as an int64 array; a number beyond int64 becomes its nearest end. Raises TypeError for other types."""
+    array = _whole_numbers(values, expected)
+    return array if array.dtype == np.int64 else np.clip(array, _INT64.min, _INT64.max).astype(np.int64)
 
 
 def times(values: npt.ArrayLike, *, is_rounded_up: bool = True) -> npt.NDArray[np.int64]:
-    """Queries as an int64 array of milliseconds; like `integers`, and datetime64 is a time in UTC."""
+    """Queries as an int64 array of milliseconds, like `integers`; also datetime64 in UTC and aware datetimes."""
     array = np.asarray(values)
+    if array.dtype.kind == "O" and any(isinstance(value, datetime) for value in array.flat):
+        moments = [_datetime64(value) for value in array.flat]
+        array = np.array(moments, "datetime64").reshape(array.shape)
     if array.dtype.kind == "M":
-        array = np.asarray(datetime64_milliseconds("timestamp", array, is_rounded_up=is_rounded_up))
-    return integers(array)
+        return np.asarray(datetime64_milliseconds("timestamp", array, is_rounded_up=is_rounded_up))
+    return integers(values, "times are milliseconds, datetime64 or aware datetimes")
+
+
+def _datetime64(value: object) -> np.datetime64:
+    """A `datetime`, or a `pandas.Timestamp`, which has nanoseconds."""
+    if value != value:
+        return np.datetime64("NaT")
+    if not isinstance(value, datetime):
+        raise TypeError(f"times are milliseconds, datetime64 or aware datetimes, and not mixed: {value!r}")
+    whole = parse_time("timestamp", value)
+    assert isinstance(whole, datetime)
+    exact = getattr(whole, "to_datetime64", None)  # of pandas
+    return np.datetime64(whole.astimezone(UTC).replace(tzinfo=None)) if exact is None else exact()
+
+
+def _whole_numbers(values: npt.ArrayLike, expected: str) -> npt.NDArray[Any]:
+    """An array of int64, of uint64, or of Python's integers if they fit neither."""
+    array = np.asarray(values)
+    if array.dtype.kind == "f" and not hasattr(values, "dtype"):
+        exact = np.asarray(values, object)  # NumPy makes floats of integers that are partly beyond int64
+        array = exact if exact.size else array
+    if array.dtype.kind == "O" and all(
+        isinstance(value, (int, np.integer)) and not isinstance(value, bool) for value in array.flat
+    ):
+        return array
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{expected}, not {np.asarray(values).dtype}")
+    return array if array.dtype == np.uint64 else array.astype(np.int64, copy=False)
 
 
 def entries_of(
@@ -135,16 +165,21 @@ def entries_of(
         fields.pop("version", None)
     if columns.keys() != fields.keys():
         raise TypeError(f"the columns of {owner} are {', '.join(fields)}, not {', '.join(columns) or 'none'}")
-    arrays = {name: integers(values) for name, values in columns.items()}
+    arrays = {
+        name: times(values)
+        if np.asarray(values).dtype.kind == "M"
+        else _whole_numbers(values, f"{name}: whole numbers")
+        for name, values in columns.items()
+    }
     sizes = {array.shape for array in arrays.values()}
     if len(sizes) != 1 or len(shape := sizes.pop()) != 1:
         raise ValueError(f"the columns have the sizes {', '.join(str(array.size) for array in arrays.values())}")
     entries: npt.NDArray[Any] = np.zeros(shape, dtype)
     for name, array in arrays.items():
         field = fields[name]
-        stored = array - base_offset if field != name else array
+        base = base_offset if field != name else 0
         limits = np.iinfo(dtype[field])
-        if stored.size and not limits.min <= stored.min() <= stored.max() <= limits.max:
+        if array.size and not limits.min <= int(array.min()) - base <= int(array.max()) - base <= limits.max:
             raise ValueError(f"{name} does not fit the {dtype[field].itemsize} bytes of its field")
-        entries[field] = stored
+        entries[field] = array.astype(np.int64) - base
     return entries

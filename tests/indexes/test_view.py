@@ -1,8 +1,10 @@
 """Lookups in an index find what a linear scan of its entries finds, for any queries in any order."""
 
 import os
+from datetime import datetime, timedelta, timezone
 
 import numpy as np
+import pandas as pd
 import pytest
 from guard import Guard
 from hypothesis import given
@@ -111,6 +113,7 @@ def test_what_a_broker_allots_ahead_is_not_read(tmp_path, monkeypatch, kind, n):
 @given(data=st.data())
 def test_an_index_of_any_array_of_its_entries_is_the_same(kind, data):
     numbers = data.draw(st.lists(st.tuples(st.integers(1, 2**31 - 1), st.integers(0, 2**31 - 1)), max_size=20))
+    numbers = [*zip(*(sorted({pair[at] for pair in numbers}) for at in (0, 1)), strict=False)]
     first, second = (np.array([pair[at] for pair in numbers], np.int64) for at in (0, 1))
     if kind is OffsetIndex:
         columns = {"offset": first + BASE, "position": second}
@@ -141,8 +144,100 @@ def test_what_is_no_index_is_refused(tmp_path):
         OffsetIndex.from_columns(BASE, offset=[1001], position=[1, 2])
     with pytest.raises(ValueError, match="offset does not fit the 4 bytes of its field"):
         OffsetIndex.from_columns(BASE, offset=[2**31 + BASE], position=[1])
+    with pytest.raises(ValueError, match="timestamp does not fit the 8 bytes of its field"):
+        TimeIndex.from_columns(BASE, offset=[1001], timestamp=[2**63])
     with pytest.raises(ValueError, match="the name has no base offset"):
         OffsetIndex.open(tmp_path / "some.index")
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "message"),
+    [
+        (OffsetIndex, {"offset": [999], "position": [1]}, "offset 999 is below base_offset, 1000"),
+        (OffsetIndex, {"offset": [1005, 1004], "position": [1, 2]}, "offset 1004 comes after 1005"),
+        (OffsetIndex, {"offset": [1005, 1005], "position": [1, 2]}, "offset 1005 comes after 1005"),
+        (OffsetIndex, {"offset": [1005, 1006], "position": [-1, 2]}, "position -1 is below 0"),
+        (OffsetIndex, {"offset": [1005, 1006], "position": [2, 2]}, "position 2 comes after 2"),
+        (TimeIndex, {"timestamp": [5], "offset": [999]}, "offset 999 is below base_offset, 1000"),
+        (TimeIndex, {"timestamp": [5, 6], "offset": [1005, 1004]}, "offset 1004 comes after 1005"),
+        (TimeIndex, {"timestamp": [6, 5], "offset": [1005, 1006]}, "timestamp 5 comes after 6"),
+    ],
+)
+def test_an_index_is_made_of_numbers_that_rise(kind, columns, message):
+    with pytest.raises(ValueError, match=message):
+        kind.from_columns(BASE, **columns)
+
+
+def test_indexes_are_equal_if_their_contents_are():
+    index = OffsetIndex.from_columns(BASE, offset=[1010, 1020], position=[1, 2])
+    assert index == OffsetIndex.from_columns(BASE, offset=[1010, 1020], position=[1, 2])
+    assert index == OffsetIndex(index.tobytes() + bytes(80), BASE)
+    assert index != OffsetIndex(index.tobytes(), BASE + 1)
+    assert index != OffsetIndex.from_columns(BASE, offset=[1010, 1020], position=[1, 3])
+    assert index != TimeIndex(index.tobytes(), BASE)
+    assert index != index.tobytes()
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(index)
+
+
+WIDE = st.one_of(
+    st.integers(-(2**70), 2**70),
+    st.integers(2**63 - 3, 2**63 + 3),
+    st.integers(-(2**63) - 3, 3 - 2**63),
+    st.integers(980, 1100),
+)
+
+
+@given(st.lists(st.integers(1, 90), max_size=20, unique=True), st.lists(WIDE, max_size=20))
+def test_numbers_beyond_int64_are_above_or_below_all_entries(keys, queries):
+    keys = sorted(keys)
+    index = offset_index(np.array(keys, np.int64))
+    times = TimeIndex.from_columns(BASE, timestamp=[key + BASE for key in keys], offset=[key + BASE for key in keys])
+    scanned = [max((n for n, key in enumerate(keys) if key + BASE <= one), default=-1) for one in queries]
+    for asked in (queries, np.array(queries, object)):
+        assert index.floor(asked).tolist() == scanned
+        assert index.lookup(asked).tolist() == [0 if n < 0 else 1 + 100 * n for n in scanned]
+        assert times.lookup(asked).tolist() == [BASE if n < 0 else BASE + keys[n] for n in scanned]
+    unsigned = [one for one in queries if 0 <= one < 2**64]
+    assert index.floor(np.array(unsigned, np.uint64)).tolist() == [
+        n for n, one in zip(scanned, queries, strict=True) if one in unsigned
+    ]
+
+
+def test_a_segment_has_no_record_beyond_int64():
+    segment = kafkalog.open("tests/golden/log_dir/p-txn-0").segments[0]
+    for beyond in ([2**63], [2**64], np.array([2**63 + 100], np.uint64), [-1, 2**63]):
+        assert segment.find_offsets(beyond)["position"].tolist()[-1] == -1
+        assert segment.find_timestamps(beyond)["offset"].tolist()[-1] == -1
+
+
+def test_a_time_index_takes_times_of_python_numpy_and_pandas():
+    zone = timezone(timedelta(hours=2))
+    first, second = (datetime(2026, 11, 28, hour, tzinfo=zone) for hour in (1, 2))
+    stamps = np.array(["2026-11-27T23:00", "2026-11-28T00:00"], "datetime64[s]")
+    index = TimeIndex.from_columns(BASE, timestamp=stamps, offset=[1001, 1002])
+    assert index.timestamp.tolist() == [int(one.timestamp()) * 1000 for one in (first, second)]
+    later = pd.Timestamp(second) - pd.Timedelta(1, "ns")
+    for asked in ([first, second], [pd.Timestamp(first), pd.Timestamp(second)], pd.DatetimeIndex([first, second])):
+        assert index.lookup(asked).tolist() == [1001, 1002]
+    assert index.lookup([pd.Timestamp(second), later, first]).tolist() == [1002, 1001, 1001]
+    assert index.lookup(first).tolist() == 1001
+    with pytest.raises(ValueError, match="naive datetime; add a time zone"):
+        index.lookup(datetime(2026, 11, 28))
+    with pytest.raises(ValueError, match="NaT"):
+        index.lookup([first, pd.NaT])
+
+
+def test_what_is_no_number_is_refused_by_what_is_expected():
+    segment = kafkalog.open("tests/golden/log_dir/p-txn-0").segments[0]
+    index = segment.offset_index
+    for wrong in ([1.5], [True], ["1"], [2**64, 1.5], np.array(["2026-11-28"], "datetime64[D]")):
+        with pytest.raises(TypeError, match="^offsets are whole numbers, not "):
+            index.lookup(wrong)
+        with pytest.raises(TypeError, match="^offsets are whole numbers, not "):
+            segment.find_offsets(wrong)
+    with pytest.raises(TypeError, match="^times are milliseconds, datetime64 or aware datetimes, not float64"):
+        segment.find_timestamps([1.5])
 
 
 def test_an_index_is_written_and_opened(tmp_path):
