@@ -231,3 +231,12 @@ def test_bits_are_floats(bits):
     (wide,) = struct.unpack("<d", struct.pack("<q", bits << 32 if bits < 2**31 else (bits << 32) - 2**64))
     mine = kfn.f64_of_bits(bits << 32 if bits < 2**31 else (bits << 32) - 2**64)
     assert mine == wide or math.isnan(wide)
+
+
+@pytest.mark.parametrize("name", ["equals", "starts_with", "ends_with", "contains", "find"])
+def test_a_str_is_refused(name):
+    with pytest.raises(TypeError, match='write b"'):
+        getattr(kfn, name)(array(b"abc"), "abcd")
+    for header in (kfn.has_header, kfn.get_header):
+        with pytest.raises(TypeError, match='write b"'):
+            header(kfn.Headers(array(b""), 0), "abc")

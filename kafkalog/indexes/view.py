@@ -208,7 +208,7 @@ class OffsetEntries(IndexEntries):
 
     dtype = kf.OFFSET_INDEX_DTYPE
     suffix = kf.INDEX_SUFFIX
-    _rising = {"relative_offset": True, "position": True}
+    _rising: ClassVar[Mapping[str, bool]] = {"relative_offset": True, "position": True}
 
     @cached_property
     def offset(self) -> npt.NDArray[np.int64]:
@@ -245,7 +245,7 @@ class TimeEntries(IndexEntries):
 
     dtype = kf.TIME_INDEX_DTYPE
     suffix = kf.TIME_INDEX_SUFFIX
-    _rising = {"relative_offset": False, "timestamp": False}
+    _rising: ClassVar[Mapping[str, bool]] = {"relative_offset": False, "timestamp": False}
 
     @cached_property
     def timestamp(self) -> npt.NDArray[np.int64]:

@@ -7,8 +7,11 @@ with bounds checks.
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import inspect
+import itertools
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -299,6 +302,7 @@ def _compile(
         raise ImportError("where= and extract= need numba: pip install numba") from error
     # the loop takes only the columns that the function asks for: building the others costs more than the call
     columns = tuple(name for name in _COLUMNS if any(name in ARGUMENTS[one] for one in names))
+    _check_comparisons(label, function, names)
     # one at a time: `wrapping_integers` changes a global of numba
     with _compiling, wrapping_integers():
         teach_numba()
@@ -307,7 +311,7 @@ def _compile(
         try:
             result = _result_type(compiled, names, byte_array)
         except errors.NumbaError as error:
-            raise TypeError(f"{label}: numba cannot compile this function: {_brief(error)}") from error
+            raise TypeError(f"{label}: {_explained(error)}") from error
         take, fail = _TAKE_WHERE, _FAIL_WHERE
         if dtype is not None:
             is_null = "result is None" if isinstance(result, types.Optional) else "False"
@@ -377,6 +381,35 @@ def _name(kind: Any) -> str:
     return {"none": "None", "unicode_type": "str"}.get(str(kind), str(kind))
 
 
+def _check_comparisons(label: str, function: Callable[..., Any], names: tuple[str, ...]) -> None:
+    """Raise TypeError where a parameter is compared with None or a str: compiled, the result is always False."""
+    code = [*dis.get_instructions(function)]
+    stored = {one.argval for one in code if one.opname.startswith("STORE_FAST")}
+    arrays = {"key", "value"}.intersection(names) - stored
+    loads = [one.opname.startswith("LOAD_FAST") and one.argval in arrays for one in code]
+    for at, (one, two) in enumerate(itertools.pairwise(code)):
+        if not loads[at] and not loads[at + 1]:
+            continue
+        name, other = (one.argval, two) if loads[at] else (two.argval, one)
+        operation = code[at + 2].opname if other.opname == "LOAD_CONST" else other.opname
+        if operation.endswith("_NONE") or (operation == "IS_OP" and other.argval is None):
+            raise TypeError(f"{label}: {name} is never None in a compiled function; take the parameter {name}_is_null")
+        if operation == "COMPARE_OP" and isinstance(other.argval, str) and other.opname == "LOAD_CONST":
+            raise TypeError(f"{label}: {name} is never a str; {_COMPARE}")
+
+
+_COMPARE: Final = 'compare bytes with kafkalog.functions.equals(key, b"abc")'
+
+
+def _explained(error: Exception) -> str:
+    """The cause of an error of numba, and what to call for bytes."""
+    if functions.TEXT_IS_NOT_BYTES in str(error):
+        return functions.TEXT_IS_NOT_BYTES
+    text = _brief(error)
+    meant = f"; keys and values are uint8 arrays: {_COMPARE}" if re.search(r"array\((bool|uint8)", text) else ""
+    return f"numba cannot compile this function: {text}{meant}"
+
+
 def _brief(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     shown = [
@@ -405,11 +438,11 @@ def wrapping_integers() -> Iterator[None]:
 @lru_cache(maxsize=1)
 def teach_numba() -> None:
     """Register the helpers of `kafkalog.functions` with numba, so that functions that call them compile."""
-    from numba.core import types
+    from numba.core import errors, types
     from numba.extending import intrinsic, overload, register_jitable
 
     for name, helper in functions.HELPERS.items():
-        if name not in ("Headers", "f32_of_bits", "f64_of_bits"):
+        if name not in ("Headers", "check_bytes", "f32_of_bits", "f64_of_bits"):
             register_jitable(helper)
 
     def bitcast(from_: Any, to: Any) -> Any:
@@ -421,6 +454,12 @@ def teach_numba() -> None:
 
         return intrinsic(typing)
 
+    def check_bytes(text):  # type: ignore[no-untyped-def]
+        if isinstance(types.unliteral(text), types.UnicodeType):
+            raise errors.TypingError(functions.TEXT_IS_NOT_BYTES)
+        return lambda text: None
+
+    overload(functions.check_bytes)(check_bytes)
     as_f64, as_f32 = bitcast(types.int64, types.float64), bitcast(types.uint32, types.float32)
     # numba requires both functions to have the same parameters, annotations included: so there are no annotations
     overload(functions.f64_of_bits)(lambda bits: lambda bits: as_f64(np.int64(bits)))

@@ -232,11 +232,11 @@ def test_what_is_no_number_is_refused_by_what_is_expected():
     segment = kafkalog.open("tests/golden/log_dir/p-txn-0").segments[0]
     index = segment.offset_index
     for wrong in ([1.5], [True], ["1"], [2**64, 1.5], np.array(["2026-11-28"], "datetime64[D]")):
-        with pytest.raises(TypeError, match="^offsets are whole numbers, not "):
+        with pytest.raises(TypeError, match=r"^offsets are whole numbers, not "):
             index.lookup(wrong)
-        with pytest.raises(TypeError, match="^offsets are whole numbers, not "):
+        with pytest.raises(TypeError, match=r"^offsets are whole numbers, not "):
             segment.find_offsets(wrong)
-    with pytest.raises(TypeError, match="^times are milliseconds, datetime64 or aware datetimes, not float64"):
+    with pytest.raises(TypeError, match=r"^times are milliseconds, datetime64 or aware datetimes, not float64"):
         segment.find_timestamps([1.5])
 
 
