@@ -139,7 +139,7 @@ hexdump xxd od raw strings > kafkalog dump FILE.log --print-data-log, or kafkalo
 crc32c crc32 > kafkalog verify PATH | codec.crc32c(data)
 check-crcs crc-ok check-crc verify-crc verify-crcs crcs > kafkalog verify PATH \
     | codec.check_crcs(data) for batches in memory, or verify(path)
-murmur2 murmur hash-key hash-keys partitioner partition-for-key partition-for-keys assign-partitions \
+murmur2 murmur hash-key hash-keys partitioner partition-for partition-for-key partition-for-keys assign-partitions \
     > kafkalog load FILE -o DIR --topic TOPIC --partitions N --partitioner NAME | codec.partitions(keys, 12)
 gaps offset-gaps missing-offsets find-gaps > kafkalog verify PATH | read_numpy(path).offset, and np.diff of it
 varint varints > kafkalog dump FILE | codec.decode_varints(data), or codec.encode_varints(values)
@@ -227,6 +227,8 @@ exclude exclude_topics exclude_topic ignore skip_topics except_topics without = 
     topics > topics=["!orders"] to leave a topic out, or filters="topic != 'orders'"
 key key_column key_col id_column value_column value_col message_key = \
     partitioner > columns={"key": "id"}, with value_format="json" for the other columns
+headers header header_columns = \
+    filters > columns=["headers.name"] for a table, or kafkalog.read_numpy(path).headers["name"]
 key grep = filters > filters="key == abc"
 mode overwrite append if_exists exist_ok force replace = \
     partitioner > another path or topic: partitions that exist are never changed
@@ -284,7 +286,7 @@ _ATTRIBUTES: Final = (
     "\n".join(f"{end} {end}_offset {words} = log_{end}_offset" for end, words in _LOG_ENDS.items())
     + """
 end_offsets beginning_offsets earliest latest watermarks get_watermark_offsets = kafkalog.ls(path)
-filter where query loc iloc = kafkalog.scan(..., filters="key == abc")
+filter where query loc iloc = kafkalog.scan(..., filters="key == abc"), or where=function
 select project with_columns drop rename = kafkalog.scan(..., columns=["offset", "key"])
 read read_at read_offset fetch_offset seek_to = scan(start_offset=42, limit=1) and its to_table() or to_numpy(), or \
     kafkalog.cat(path, start_offset=42)
@@ -298,6 +300,7 @@ limit take first nrows sample = kafkalog.scan(..., limit=10), or head(10)
 fetchall fetchone rows iter_rows iterrows itertuples records messages to_pylist to_dicts to_list tolist = \
     to_table().to_pylist(), or kafkalog.cat(path) for records as objects
 batches = kafkalog.batches(path) for those of the log, or to_batches() for tables
+to_numpy_batches numpy_batches iter_to_numpy = iter_numpy()
 iter_batches record_batches chunks fetch_record_batch to_arrow_reader reader = to_batches(), or to_reader()
 df pandas toPandas to_df to_dataframe dataframe = to_pandas()
 pl polars = to_polars()
@@ -352,6 +355,8 @@ sizes itemsize length lens str_len value_lengths = lengths
 concat append extend vstack hstack = concatenate([...])
 astype to_int frombuffer as_array decode str = as_dtype(">i8") for values of one size, or to_numpy("U") for text
 search find bisect searchsorted get_position = lookup([...])
+save savez to_npz write to_file dump = to_arrays > np.savez(file, **records.to_arrays())
+save write to_file dump = tofile(path)
 to_html save_html render save show open = write("report.html")
 head first = slice(0, 10), or records[:10]
 tail last = take(range(-10, 0)), or records[-10:]
@@ -588,6 +593,10 @@ to_ibis ibis read_ibis = kafkalog.export(path, "out.parquet"), and ibis.read_par
 plot graph chart hist = kafkalog.report(path).write("report.html"), or kafkalog.read_pandas(path) and its plot()
 repair fix heal = kafkalog.salvage(path, output) for the intact batches, kafkalog.boot(path, output) for a cluster \
     that starts, or kafkalog.recover(path, in_place=True, backup=backup) for what a broker does at its start
+compress = kafkalog.codec.encode(records, compression="zstd") for records, pyarrow.compress for other bytes, or \
+    kafkalog.convert(path, output, compression="zstd") for a log
+decompress = kafkalog.codec.decode(data) for records, pyarrow.decompress for other bytes, or \
+    kafkalog.convert(path, output, compression="none") for a log
 json_normalize from_json parse_json = kafkalog.read_table(path, value_format="json")
 """
 """Names that are tried in Python alone, ``=`` and what to call."""

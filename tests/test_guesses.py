@@ -215,6 +215,14 @@ kafkalog.write_index -> tofile(path)
 kafkalog.murmur2 -> kafkalog.codec.partitions(
 kafkalog.partition_for_key -> kafkalog.codec.partitions(
 kafkalog.partition_for_keys -> kafkalog.codec.partitions(
+kafkalog.partition_for -> kafkalog.codec.partitions(
+kafkalog.compress -> kafkalog.codec.encode(records, compression="zstd") for records, pyarrow.compress for other bytes
+kafkalog.decompress -> kafkalog.codec.decode(data) for records, pyarrow.decompress for other bytes
+kafkalog.read_table(p, headers=["a"]) -> kafkalog.read_numpy(path).headers["name"]
+kafkalog.scan(p).filter(len) -> where=
+kafkalog.scan(p).to_numpy_batches() -> iter_numpy()
+kafkalog.read_numpy(p).save("x") -> np.savez(file, **records.to_arrays())
+kafkalog.open(p).segments[0].offset_index.save("x") -> tofile(path)
 kafkalog.check_crcs -> kafkalog.codec.check_crcs(data)
 kafkalog.encode_varints -> kafkalog.codec.encode_varints
 kafkalog.decode_headers -> kafkalog.codec.decode_headers

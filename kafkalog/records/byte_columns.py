@@ -126,7 +126,7 @@ class _RowsOf(ArrowMethods, PublicNames, Generic[Value]):
             start, stop, _ = row.indices(n)
             return self.slice(start, max(start, stop))
         if not isinstance(row, (int, np.integer)):
-            return self._named(row) if isinstance(row, str) else self.take(row)
+            return self._named(row) if isinstance(row, (str, bytes)) else self.take(row)
         if not -n <= row < n:
             raise IndexError(f"row {row} of {n}")
         return self._value(int(row) % n)
@@ -520,7 +520,7 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
     if TYPE_CHECKING:
 
         @overload
-        def __getitem__(self, row: str) -> BinaryColumn: ...
+        def __getitem__(self, row: str | bytes) -> BinaryColumn: ...
 
         @overload
         def __getitem__(self, row: int) -> list[tuple[bytes, bytes | None]]: ...
@@ -528,22 +528,22 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
         @overload
         def __getitem__(self, row: Slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]) -> Self: ...
 
-        def __getitem__(self, row: str | Rows) -> Any: ...
+        def __getitem__(self, row: str | bytes | Rows) -> Any: ...
 
     def names(self) -> list[str]:
         """The distinct names of headers, in the order of their first records."""
         return [cast(bytes, name).decode(errors="backslashreplace") for name in self.key.factorize()[1].to_pylist()]
 
-    def _named(self, name: str) -> BinaryColumn:
-        if len(self) and not (self.key == name.encode()).any():
+    def _named(self, name: str | bytes) -> BinaryColumn:
+        if len(self) and not (self.key == _as_bytes(name)).any():
             names = ", ".join(self.names()[:_MOST_NAMES]) or "none"
             meant = f"headers.get({name!r}) is a column of nulls then"
             raise KeyError(f"no record has a header {name!r}; there are {names}; {meant}")
         return self.get(name)
 
-    def get(self, name: str) -> BinaryColumn:
+    def get(self, name: str | bytes) -> BinaryColumn:
         """For each record the value of its last header of that name; null without one."""
-        headers = np.flatnonzero(self.key == name.encode())
+        headers = np.flatnonzero(self.key == _as_bytes(name))
         last = np.full(len(self), -1)
         last[np.searchsorted(self.offsets, headers, "right") - 1] = headers  # the last of equal numbers counts
         validity = last >= 0
@@ -572,7 +572,7 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
         offsets = np.zeros(len(lists) + 1, np.int64)
         np.cumsum([len(headers) for headers in lists], out=offsets[1:])
         pairs = [pair for headers in lists for pair in headers]
-        keys = [key.encode() if isinstance(key, str) else key for key, _ in pairs]
+        keys = [_as_bytes(key) for key, _ in pairs]
         return cls(offsets, BinaryColumn.of(keys), BinaryColumn.of([value for _, value in pairs]))
 
     def to_pylist(self) -> list[list[tuple[bytes, bytes | None]]]:
@@ -639,6 +639,10 @@ def _objects(values: Sequence[Any]) -> npt.NDArray[np.object_]:
     objects = np.empty(len(values), object)  # NumPy's own bytes drop zeros at the end
     objects[:] = values
     return objects
+
+
+def _as_bytes(name: str | bytes) -> bytes:
+    return name.encode() if isinstance(name, str) else name
 
 
 def _texts(values: Sequence[bytes | str | None]) -> list[str | None]:

@@ -81,8 +81,9 @@ class Compression:
         if self.codec not in LEVELS:
             raise ValueError(f"{name} has no compression levels, not even {self.level!r}")
         levels = LEVELS[self.codec]
-        if isinstance(self.level, bool) or not isinstance(self.level, int):
+        if isinstance(self.level, bool) or not isinstance(self.level, (int, np.integer)):
             raise TypeError(f"a compression level is an int, not {self.level!r}")
+        object.__setattr__(self, "level", int(self.level))
         if self.level not in levels and self.level != DEFAULT_LEVELS[self.codec]:
             default = ", or -1 for the default" if self.codec == kf.Codec.GZIP else ""
             raise ValueError(f"{name} has levels {levels.start} to {levels.stop - 1}{default}, not {self.level}")
@@ -114,9 +115,9 @@ def _codec(value: str | int) -> kf.Codec:
         if value.lower() not in _CODECS:
             raise ValueError(f"no codec {value!r}; Kafka has {', '.join(_CODECS)}")
         return _CODECS[value.lower()]
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"a codec is a name or a Codec, not {value!r}")
-    return kf.Codec(value)
+    return kf.Codec(int(value))
 
 
 UNCOMPRESSED: Final = Compression(kf.Codec.NONE)

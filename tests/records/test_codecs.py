@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from refusals import fails_with
 
 import kafkalog
+from kafkalog import format as kf
 from kafkalog._kernels.crc import checksum_xxh32
 from kafkalog.errors import Limits
-from kafkalog.records.codecs import Arena, decompress_into, header_checksum
+from kafkalog.records.codecs import Arena, Compression, decompress_into, header_checksum
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 RAW = b"".join(b"record %d, " % (i * i) for i in range(6000))
@@ -181,3 +182,12 @@ def test_xxh32_is_the_twins(data):
 
 def test_the_header_checksum_of_a_frame_as_java_writes_it():
     assert header_checksum(b"\x60\x40") == 0x82
+
+
+def test_a_codec_and_a_level_may_be_integers_of_numpy():
+    for kind in (np.int8, np.int64, np.uint8):
+        compression = Compression(kind(4), kind(5))
+        assert compression == Compression("zstd", 5)
+        assert (type(compression.codec), type(compression.level)) == (kf.Codec, int)
+    with pytest.raises(TypeError, match="a codec is a name or a Codec"):
+        Compression(np.True_)

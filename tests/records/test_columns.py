@@ -462,6 +462,9 @@ def test_a_header_that_no_record_has_is_an_error_with_those_that_are_there():
         headers[1:]["a"]
     assert headers.get("c").to_pylist() == [None, None]
     assert headers["b"].to_pylist() == [None, None]
+    assert headers[b"b"].to_pylist() == headers.get(b"b").to_pylist() == [None, None]
+    with pytest.raises(KeyError, match="no record has a header b'c'"):
+        headers[b"c"]
     assert headers[:0]["c"].to_pylist() == []
     assert headers.names() == ["a", "b"]
 
