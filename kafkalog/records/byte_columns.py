@@ -93,7 +93,7 @@ class _RowsOf(ArrowMethods, PublicNames, Generic[Value]):
         """The value of a row that exists."""
         raise NotImplementedError
 
-    def _named(self, name: str) -> Any:
+    def _named(self, name: str | bytes) -> Any:
         raise TypeError(f"rows are whole numbers, a mask or a slice, not {name!r}")
 
     def slice(self, start: int, stop: int) -> Self:
@@ -520,7 +520,7 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
     if TYPE_CHECKING:
 
         @overload
-        def __getitem__(self, row: str | bytes) -> BinaryColumn: ...
+        def __getitem__(self, row: str | bytes) -> BinaryColumn: ...  # type: ignore[overload-overlap]
 
         @overload
         def __getitem__(self, row: int) -> list[tuple[bytes, bytes | None]]: ...

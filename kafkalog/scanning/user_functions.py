@@ -386,16 +386,19 @@ def _check_comparisons(label: str, function: Callable[..., Any], names: tuple[st
     code = [*dis.get_instructions(function)]
     stored = {one.argval for one in code if one.opname.startswith("STORE_FAST")}
     arrays = {"key", "value"}.intersection(names) - stored
-    loads = [one.opname.startswith("LOAD_FAST") and one.argval in arrays for one in code]
-    for at, (one, two) in enumerate(itertools.pairwise(code)):
-        if not loads[at] and not loads[at + 1]:
-            continue
-        name, other = (one.argval, two) if loads[at] else (two.argval, one)
-        operation = code[at + 2].opname if other.opname == "LOAD_CONST" else other.opname
-        if operation.endswith("_NONE") or (operation == "IS_OP" and other.argval is None):
-            raise TypeError(f"{label}: {name} is never None in a compiled function; take the parameter {name}_is_null")
-        if operation == "COMPARE_OP" and isinstance(other.argval, str) and other.opname == "LOAD_CONST":
-            raise TypeError(f"{label}: {name} is never a str; {_COMPARE}")
+    for at, two in enumerate(itertools.pairwise(code)):
+        for load, other in (two, two[::-1]) if two[0].opname == "LOAD_CONST" else (two,):
+            if load.argval in arrays and load.opname.startswith("LOAD_FAST"):
+                operation = code[at + 2].opname if other.opname == "LOAD_CONST" else other.opname
+                _check_comparison(f"{label}: {load.argval}", operation, other)
+
+
+def _check_comparison(parameter: str, operation: str, other: dis.Instruction) -> None:
+    if operation.endswith("_NONE") or (operation == "IS_OP" and other.argval is None):
+        name = parameter.rpartition(" ")[2]
+        raise TypeError(f"{parameter} is never None in a compiled function; take the parameter {name}_is_null")
+    if operation == "COMPARE_OP" and isinstance(other.argval, str) and other.opname == "LOAD_CONST":
+        raise TypeError(f"{parameter} is never a str; {_COMPARE}")
 
 
 _COMPARE: Final = 'compare bytes with kafkalog.functions.equals(key, b"abc")'
@@ -455,7 +458,7 @@ def teach_numba() -> None:
         return intrinsic(typing)
 
     def check_bytes(text):  # type: ignore[no-untyped-def]
-        if isinstance(types.unliteral(text), types.UnicodeType):
+        if isinstance(types.unliteral(text), types.UnicodeType):  # type: ignore[no-untyped-call]
             raise errors.TypingError(functions.TEXT_IS_NOT_BYTES)
         return lambda text: None
 

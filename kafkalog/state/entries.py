@@ -152,6 +152,11 @@ def _whole_numbers(values: npt.ArrayLike, expected: str) -> npt.NDArray[Any]:
     return array if array.dtype == np.uint64 else array.astype(np.int64, copy=False)
 
 
+def _column(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """The numbers of a column, exact."""
+    return times(values) if np.asarray(values).dtype.kind == "M" else _whole_numbers(values, f"{name}: whole numbers")
+
+
 def entries_of(
     owner: str, dtype: np.dtype[np.void], columns: Mapping[str, npt.ArrayLike], base_offset: int = 0
 ) -> npt.NDArray[np.void]:
@@ -165,12 +170,7 @@ def entries_of(
         fields.pop("version", None)
     if columns.keys() != fields.keys():
         raise TypeError(f"the columns of {owner} are {', '.join(fields)}, not {', '.join(columns) or 'none'}")
-    arrays = {
-        name: times(values)
-        if np.asarray(values).dtype.kind == "M"
-        else _whole_numbers(values, f"{name}: whole numbers")
-        for name, values in columns.items()
-    }
+    arrays = {name: _column(name, values) for name, values in columns.items()}
     sizes = {array.shape for array in arrays.values()}
     if len(sizes) != 1 or len(shape := sizes.pop()) != 1:
         raise ValueError(f"the columns have the sizes {', '.join(str(array.size) for array in arrays.values())}")

@@ -325,6 +325,19 @@ def test_another_signature_is_refused_and_the_right_one_shown(topic, function):
             kafkalog.scan(topic, extract={"x": pair})
 
 
+def test_other_values_may_be_none(topic):
+    def chosen(offset, key):
+        some = offset if offset > 3 else None
+        if some is None:
+            return key.size > 1
+        key = None if key.size < 3 else key
+        return key is not None
+
+    sizes = [len(KEYS[i % 4] or b"") for i in range(N)]
+    expected = [i for i in range(N) if sizes[i] > (1 if i <= 3 else 2)]
+    assert kafkalog.read_numpy(topic, where=chosen).offset.tolist() == expected
+
+
 @pytest.mark.parametrize(
     ("function", "dtype", "message"),
     thinned([
