@@ -169,7 +169,7 @@ def test_columns_by_name_are_those_of_a_dict():
         with pytest.raises(TypeError, match=meant):
             call()
     with pytest.raises(AttributeError, match="there are check_crcs, crc32c, decode"):
-        codec.compress  # noqa: B018
+        codec.archive  # noqa: B018
 
 
 @pytest.mark.parametrize("dtype", ["u1", ">i8", "f4", "M8[ms]", "S3", "?"])
