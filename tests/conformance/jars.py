@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from needs import java_program, missing
+from needs import by_todays_clock, java_program, missing
 
 KAFKA_VERSION = "4.3.1"
 OLD_KAFKA_VERSION = "2.8.2"
@@ -166,7 +166,12 @@ def _run_ivy(java, cache, name, ivy_module, kept):
     command = [java, "-jar", str(ivy[-1]), "-cache", str(cache), "-ivy", str(module), "-confs", "default"]
     try:
         done = subprocess.run(
-            [*command, "-cachepath", str(fresh)], capture_output=True, text=True, timeout=_ATTEMPT_SECONDS, check=False
+            [*command, "-cachepath", str(fresh)],
+            capture_output=True,
+            text=True,
+            timeout=_ATTEMPT_SECONDS,
+            check=False,
+            env=by_todays_clock(),
         )
     except subprocess.TimeoutExpired:
         return f"fetching the jars of {name} took longer than {_ATTEMPT_SECONDS} s"

@@ -23,6 +23,11 @@ def missing(what):
     pytest.skip(reason)
 
 
+def by_todays_clock():
+    """The environment without the clock of `.ci/run`: years ahead, certificates of registries have expired."""
+    return {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "SECONDS_AHEAD")}
+
+
 def java_program():
     """The `java` of JAVA_HOME or PATH."""
     home = os.environ.get("JAVA_HOME")
