@@ -35,7 +35,7 @@ class Headers(NamedTuple):
 TEXT_IS_NOT_BYTES = 'a str equals no bytes; write b"...", as in functions.equals(key, b"abc")'
 
 
-def check_bytes(text: bytes) -> None:
+def _check_bytes(text: bytes) -> None:
     """Raise TypeError for a str: no byte equals its characters. Compiled code is checked while it is compiled."""
     if isinstance(text, str):
         raise TypeError(TEXT_IS_NOT_BYTES)
@@ -43,13 +43,13 @@ def check_bytes(text: bytes) -> None:
 
 def equals(data: Bytes, text: bytes) -> bool:
     """Whether `data` equals `text`."""
-    check_bytes(text)
+    _check_bytes(text)
     return data.size == len(text) and starts_with(data, text)
 
 
 def starts_with(data: Bytes, text: bytes) -> bool:
     """Whether `data` starts with `text`."""
-    check_bytes(text)
+    _check_bytes(text)
     if data.size < len(text):
         return False
     for i in range(len(text)):  # noqa: SIM110 - numba has no all()
@@ -60,7 +60,7 @@ def starts_with(data: Bytes, text: bytes) -> bool:
 
 def ends_with(data: Bytes, text: bytes) -> bool:
     """Whether `data` ends with `text`."""
-    check_bytes(text)
+    _check_bytes(text)
     if data.size < len(text):
         return False
     start = data.size - len(text)
@@ -72,7 +72,7 @@ def ends_with(data: Bytes, text: bytes) -> bool:
 
 def find(data: Bytes, text: bytes, start: int = 0) -> int:
     """Position of the first occurrence of `text` at or after `start`; -1 if there is none."""
-    check_bytes(text)
+    _check_bytes(text)
     size = len(text)
     at = max(start, 0)
     if size == 0:
@@ -239,7 +239,7 @@ def get_header(headers: Headers, name: bytes) -> Bytes:
 
 
 def _last_header(headers: Headers, name: bytes) -> tuple[bool, int, int]:
-    check_bytes(name)
+    _check_bytes(name)
     data = headers.data
     at = 0
     found, start, stop = False, 0, 0

@@ -445,7 +445,7 @@ def teach_numba() -> None:
     from numba.extending import intrinsic, overload, register_jitable
 
     for name, helper in functions.HELPERS.items():
-        if name not in ("Headers", "check_bytes", "f32_of_bits", "f64_of_bits"):
+        if name not in ("Headers", "_check_bytes", "f32_of_bits", "f64_of_bits"):
             register_jitable(helper)
 
     def bitcast(from_: Any, to: Any) -> Any:
@@ -462,7 +462,7 @@ def teach_numba() -> None:
             raise errors.TypingError(functions.TEXT_IS_NOT_BYTES)
         return lambda text: None
 
-    overload(functions.check_bytes)(check_bytes)
+    overload(functions._check_bytes)(check_bytes)
     as_f64, as_f32 = bitcast(types.int64, types.float64), bitcast(types.uint32, types.float32)
     # numba requires both functions to have the same parameters, annotations included: so there are no annotations
     overload(functions.f64_of_bits)(lambda bits: lambda bits: as_f64(np.int64(bits)))
