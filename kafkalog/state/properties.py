@@ -44,7 +44,10 @@ def parse_properties(data: bytes) -> dict[str, str]:
             text = text[:-1] + next(waiting, "").lstrip(" \t\f")
         match = _PAIR.fullmatch(text)
         assert match is not None
-        pairs[_unescaped(match[1])] = _unescaped(match[2])
+        name, value = match[1], match[2]
+        if "\\" in match[0]:
+            name, value = _unescaped(name), _unescaped(value)
+        pairs[name] = value
     return pairs
 
 
