@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, Limits
 from kafkalog.log.searching.resync import IntactRuns, find_batches
 from kafkalog.records.batch_table import Window
@@ -96,14 +97,16 @@ class Originals:
     def damaged_end(self, position: int, first: int, limits: Limits) -> HeaderEnd | None:
         """The damaged batch at a position, if it ends the file, or only copies of other batches come after it.
 
-        Its first offset is `first`, unless it is whole.
+        Its first offset is `first`, unless it is whole. A damaged compressed message of v0 or v1 has only its last one.
         """
         source = self._source
         if (whole := claims_up_to(source, position, source.size, limits)) is not None:
             return HeaderEnd(whole.last_offset, is_whole=True)
         damaged, _ = batch_at(source, position, limits.max_batch_bytes)
         claims = None if damaged is None else claims_of(BatchHeader(damaged.data))
-        if damaged is None or claims is None or claims.base_offset != first or claims.last_offset < first:
+        if damaged is None or claims is None or claims.base_offset not in (None, first):
+            return None
+        if not 0 <= claims.last_offset - first <= kf.MAX_RELATIVE_OFFSET:
             return None
         end = damaged.batches.end_position
         while end < source.size:
