@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -209,6 +210,10 @@ class TopicPartition(NamedTuple):
         names = "topic and partition, str() is topic-0, and log_dir[it] is the partition, with its offsets and segments"
         lead = "" if name.startswith("_") else f"; it has {names}"
         raise AttributeError(f"'TopicPartition' object has no attribute {name!r}{lead}")
+
+
+partition_order: Final = attrgetter("topic", "partition")
+"""The key that sorts rows by their `topic` and `partition` as `TopicPartition` sorts."""
 
 
 class PartitionDirectory(NamedTuple):

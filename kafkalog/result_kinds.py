@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal, get_origin
+from typing import TYPE_CHECKING, Any, Final, Literal, get_origin
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,9 +25,7 @@ def kinds_of(result: type) -> dict[str, str]:
     properties = getattr(result, "_json_properties", ())
     for name in properties:
         annotations[name] = inspect.getattr_static(result, name).fget.__annotations__["return"]
-    scope = {
-        name: value for one in reversed(result.__mro__) for name, value in vars(sys.modules[one.__module__]).items()
-    }
+    scope = _scope(result)
     kinds: dict[str, str] = {}
     for name in (*properties, *(one.name for one in fields(result))):
         if name == "topic_partition":
@@ -48,12 +46,38 @@ def arrow_types(result: type) -> dict[str, pa.DataType]:
     return {name: types.get(kind, pa.string()) for name, kind in kinds.items() if kind != "any"}
 
 
+def arrow_schema(result: type, types: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return the schema of a table of such results, in which lists of other results are lists of structs.
+
+    `types` has those that the annotation of a field does not tell, such as narrow integers, by the field's name, also
+    for fields of nested results. Times are the fields whose name ends in ``timestamp``.
+    """
+    import pyarrow as pa
+
+    kinds = kinds_of(result)
+    known = {**arrow_types(result), **types}
+    for name, kind in kinds.items():
+        item = kind.strip("[]?")
+        if name.endswith("timestamp"):
+            known[name] = pa.timestamp("ms", tz="UTC")
+        elif kind.startswith("[") and item[0].isupper() and name not in types:
+            known[name] = pa.list_(pa.struct(list(arrow_schema(_scope(result)[item], types))))
+    return pa.schema({name: known[name] for name in kinds})
+
+
+def _scope(result: type) -> dict[str, Any]:
+    """The names that annotations of a class may use."""
+    return {
+        name: value for one in reversed(result.__mro__) for name, value in vars(sys.modules[one.__module__]).items()
+    }
+
+
 _KINDS: Final = {"int": "int", "bool": "bool", "float": "number", "str": "text"}
 _LIST: Final = re.compile(r"(?:list|tuple|Sequence)\[([^,]*)(?:, \.\.\.)?\]")
 _DICT: Final = re.compile(r"(?:dict|Mapping)\[str, (.*)\]")
 
 
-def _kind(annotation: str, scope: Mapping[str, object]) -> str:
+def _kind(annotation: str, scope: Mapping[str, Any]) -> str:
     """The kind of an annotation, which is text; see `kinds_of`."""
     if annotation.endswith(" | None"):
         return _kind(annotation.removesuffix(" | None"), scope) + "?"

@@ -70,6 +70,7 @@ ARROW_IN = {
 }
 LAZY_ARROW = {
     ("html", "Result.to_arrow"),
+    ("result_kinds", "arrow_schema"),
     ("result_kinds", "arrow_types"),
     ("records.batch_table", "BatchTable.to_arrow"),
     ("state.entries", "WrittenWhole.to_arrow"),

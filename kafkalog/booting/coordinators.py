@@ -20,6 +20,7 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.booting.sources import Copy
 from kafkalog.errors import Finding, Limits, NotKafkaError, ReadError, Reason
+from kafkalog.interchange.file_types import TEXT_FORMATS, file_type
 from kafkalog.log.log_dir import LogDir
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.protocol.encoder import encode_keyed_record
@@ -188,10 +189,14 @@ def read_commits_file(path: str | os.PathLike[str]) -> list[Commit]:
 
 def is_csv(path: str | os.PathLike[str]) -> bool:
     """Whether a file of committed offsets is CSV, by its name; raises ValueError for the name of another format."""
-    suffix = Path(path).suffix.lower()
-    if suffix in (".parquet", ".arrow", ".avro", ".xml", ".yaml", ".yml", ".xlsx", ".txt"):
+    format, packed = file_type(path)
+    if packed or format not in (None, *TEXT_FORMATS) or Path(path).suffix.lower() in _OTHER_SUFFIXES:
         raise ValueError(f"committed offsets are JSON lines or CSV: end {Path(path).name} in .jsonl or .csv")
-    return suffix == ".csv"
+    return format == "csv"
+
+
+_OTHER_SUFFIXES: Final = (".tsv", ".xml", ".yaml", ".yml", ".xlsx", ".txt")
+"""Besides those of formats of records that are neither JSON lines nor CSV."""
 
 
 def encode_commits(commits: Iterable[Commit], *, as_csv: bool = False) -> bytes:

@@ -32,8 +32,8 @@ from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.parsing import check_names, integer
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
-from kafkalog.state.log_config import COMPACT, INTERNAL_SETTINGS, LogConfig
-from kafkalog.survey.absent_partitions import is_directory_id
+from kafkalog.state.log_config import COMPACT, INTERNAL_SETTINGS, LogConfig, is_tiered_by
+from kafkalog.survey.absent_partitions import is_directory_id, on_another_disk
 from kafkalog.survey.targets import Target
 from kafkalog.survey.topics import compacted_by
 from kafkalog.text import counted, first_names, number_ranges, offset_range
@@ -389,7 +389,7 @@ def _set_all(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, option
         plan.set(name, value, "cluster metadata")
     for name, value in [pair for one in options.listed_as(plan.name) for pair in one.settings.items()]:
         plan.set(name, value, _LISTED)
-    is_tiered = plan.settings.get("remote.storage.enable") == "true"
+    is_tiered = is_tiered_by(plan.settings)
     for name in [*plan.settings]:
         if name in _OF_OLD_BROKERS or name.startswith(_OF_TIERS):
             plan.drop(name)
@@ -490,7 +490,7 @@ def _other_disks(topic: str, numbers: Sequence[int], evidence: Evidence) -> str:
     if not places:
         return ""
     which = first_names([*dict.fromkeys(places)])
-    return f". The metadata log has it on a disk that is no source (directory id {which}): name that disk, too"
+    return f". The metadata log has it {on_another_disk(which)}"
 
 
 def _about_missing(plan: TopicPlan, numbers: Sequence[int], bare: Mapping[int, Copy], others: str) -> Finding:

@@ -16,6 +16,7 @@ from kafkalog.comparing.digests import Database, Field
 from kafkalog.comparing.pairs import pair
 from kafkalog.comparing.sides import Sides
 from kafkalog.errors import Finding, NotKafkaError, Reason
+from kafkalog.format import partition_order
 from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
@@ -138,7 +139,7 @@ def translate(
                 found.offsets += _translated(database, topic, other, known, bounds)
     for group in known:
         found.offsets += _of_other_topics(group, pairs, topics is None)
-    found.offsets.sort(key=lambda one: (one.group, one.topic, one.partition))
+    found.offsets.sort(key=lambda one: (one.group, partition_order(one)))
     return found
 
 

@@ -18,7 +18,7 @@ from kafkalog.errors import ConfigWarning, Finding
 from kafkalog.protocol.decoder import decode_message
 from kafkalog.protocol.framing import decode_record
 from kafkalog.state.checkpoints import parse_topic_id
-from kafkalog.state.log_config import COMPACT, LogConfig, default_config
+from kafkalog.state.log_config import COMPACT, LogConfig, default_config, is_tiered_by
 
 BROKER, TOPIC = 4, 2
 OF_TOPIC, OF_BROKERS = "topic", "all brokers"
@@ -152,7 +152,7 @@ class ClusterMetadata:
 
     def is_tiered(self, topic: str) -> bool:
         """Whether a topic has segments in remote storage."""
-        return self.settings.get((TOPIC, topic), {}).get("remote.storage.enable") == "true"
+        return is_tiered_by(self.settings.get((TOPIC, topic), {}))
 
     def setting_levels(self, topic: str, node_id: int | None = None) -> dict[str, dict[str, str]]:
         """Return the settings that count for a topic on a broker, by where they are: the first that has one decides.

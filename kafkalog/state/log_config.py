@@ -353,12 +353,28 @@ def _converted(name: str, item: Field[Any], value: object) -> object:
     return _CONVERTERS[kind](name, item.metadata, value)
 
 
+def boolean_of(text: str) -> bool | None:
+    """Return the boolean that a setting is as text; None if Kafka takes it for neither.
+
+    Source: `ConfigDef.parseType`, Kafka 4.3.
+
+    >>> boolean_of(" TRUE"), boolean_of("false"), boolean_of("yes")
+    (True, False, None)
+    """
+    return {"true": True, "false": False}.get(text.strip().lower())
+
+
+def is_tiered_by(settings: Mapping[str, str]) -> bool:
+    """Return whether settings of a topic have its segments copied to remote storage."""
+    return boolean_of(settings.get("remote.storage.enable", "")) is True
+
+
 def _flag(name: str, _rules: Mapping[str, Any], value: object) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
-        if value.strip().lower() in ("true", "false"):
-            return value.strip().lower() == "true"
+        if (flag := boolean_of(value)) is not None:
+            return flag
         raise ValueError(f"{name}={value!r}: true or false is expected")
     raise TypeError(f"{name} is a bool, not {value!r}")
 

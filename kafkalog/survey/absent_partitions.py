@@ -26,7 +26,6 @@ from kafkalog.text import first_names, offset_range
 _COPIED: Final = "the broker copies them from their leaders"
 _NEW: Final = "no checkpoint names them, so the topics are new, and the broker makes the directories"
 _EMPTY: Final = "no checkpoint has a record of them, and the broker makes the directories"
-_ON_ANOTHER_DISK: Final = "they are in the log dir with directory id {}, which is not named: name it, too"
 _NOWHERE: Final = "no checkpoint here names them either: if the broker has more log dirs, name these, too"
 _COUNTED: Final = "no other broker here has them either, and the loss is counted there"
 
@@ -78,7 +77,12 @@ def absent_partitions(
 
 def _elsewhere(directory_id: str | None) -> str:
     """Where a partition is that no named log dir has."""
-    return _ON_ANOTHER_DISK.format(directory_id) if is_directory_id(directory_id) else _NOWHERE
+    return f"they are {on_another_disk(str(directory_id))}" if is_directory_id(directory_id) else _NOWHERE
+
+
+def on_another_disk(directory_ids: str) -> str:
+    """Return where partitions are by the metadata log, if nobody named that log dir; and what to do about it."""
+    return f"in the log dir with directory id {directory_ids}, which is not named: name it, too"
 
 
 class _LogDirs:

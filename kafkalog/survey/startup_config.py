@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog.state.checkpoints import java_number, node_id_of
+from kafkalog.state.log_config import boolean_of
 from kafkalog.storage.location import Place
 
 _DEFAULT_LOG_DIR: Final = "/tmp/kafka-logs"
@@ -59,7 +60,7 @@ class BrokerConfig:
             roles=roles,
             voters=tuple(one for one in voters if one is not None),
             is_dynamic=bool(texts.get("controller.quorum.bootstrap.servers")) and not texts.get(_VOTERS),
-            has_remote_storage=texts.get("remote.log.storage.system.enable", "").lower() == "true",
+            has_remote_storage=boolean_of(texts.get("remote.log.storage.system.enable", "")) is True,
         )
 
     @property

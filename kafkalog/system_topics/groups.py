@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
-from kafkalog.format import CONSUMER_OFFSETS, TopicPartition
+from kafkalog.format import CONSUMER_OFFSETS, TopicPartition, partition_order
 from kafkalog.html import JsonFields, Result
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
@@ -28,6 +28,7 @@ from kafkalog.parsing import Time, name_matcher
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.json_form import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kafkalog.records.byte_columns import BinaryColumn
+from kafkalog.result_kinds import arrow_schema
 from kafkalog.state.checkpoints import read_topic_id
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.system_topics.commits import OUT_OF_RANGE, Commits, CommittedOffsets, range_number, read_commits
@@ -185,7 +186,7 @@ class Groups(StateList[Group]):
         return f"lag {sum(known):,}" if known else ""
 
     def to_arrow(self) -> pa.Table:
-        """Committed offsets as a table: group, type, topic, partition, offset, ..., log_end_offset, lag."""
+        """Committed offsets as a table: group, type, and the fields of `GroupOffset`."""
         batches: list[pa.RecordBatch] = []
         for unread, some in groupby(self, lambda group: (_unread(group) or (None,))[0]):
             part = [*some]
@@ -207,12 +208,16 @@ def _committed_batches(groups: list[Group], committed: CommittedOffsets) -> Iter
     rows = np.arange(number.size) + (bounds[:, 1] - np.cumsum(sizes))[number]
     deliveries = _SCHEMA.field("deliveries").type
     no_delivery = pa.array([], deliveries.value_type)
+    n_done = _SCHEMA.field("n_done").type
     first = 0
     for batch in committed.to_arrow(rows, _SCHEMA):
         some = pa.array(number[first : first + batch.num_rows])
         first += batch.num_rows
         nothing = pa.ListArray.from_arrays(np.zeros(batch.num_rows + 1, np.int32), no_delivery, deliveries)
-        yield pa.RecordBatch.from_arrays([names.take(some), types.take(some), *batch.columns, nothing], schema=_SCHEMA)
+        of_share_groups = [pa.nulls(batch.num_rows, n_done), nothing]
+        yield pa.RecordBatch.from_arrays(
+            [names.take(some), types.take(some), *batch.columns, *of_share_groups], schema=_SCHEMA
+        )
 
 
 def _batches(groups: list[Group]) -> list[pa.RecordBatch]:
@@ -228,30 +233,10 @@ def _batches(groups: list[Group]) -> list[pa.RecordBatch]:
 
 
 _SCHEMA: Final = pa.schema(
-    {
-        "group": pa.string(),
-        "type": pa.string(),
-        "topic": pa.string(),
-        "partition": pa.int32(),
-        "offset": pa.int64(),
-        "leader_epoch": pa.int32(),
-        "metadata": pa.string(),
-        "commit_timestamp": pa.timestamp("ms", tz="UTC"),
-        "expire_timestamp": pa.timestamp("ms", tz="UTC"),
-        "log_end_offset": pa.int64(),
-        "lag": pa.int64(),
-        "out_of_range": pa.string(),
-        "deliveries": pa.list_(
-            pa.struct(
-                {
-                    "first_offset": pa.int64(),
-                    "last_offset": pa.int64(),
-                    "state": pa.string(),
-                    "delivery_count": pa.int16(),
-                }
-            )
-        ),
-    }
+    [
+        *(pa.field(name, pa.string()) for name in ("group", "type")),
+        *arrow_schema(GroupOffset, {"partition": pa.int32(), "leader_epoch": pa.int32(), "delivery_count": pa.int16()}),
+    ]
 )
 
 
@@ -415,7 +400,7 @@ class _Loader:
             self._add_commits(CommittedOffsets(self._commits, bounds_of))
         for name in sorted(self._groups):
             group = self._groups[name]
-            group.pending.sort(key=attrgetter("topic", "partition"))
+            group.pending.sort(key=partition_order)
             if group.type == "streams":
                 self._assign_topics(group)
             if group.type == "consumer":
@@ -423,7 +408,7 @@ class _Loader:
                 asked = Counter(member.assignor for member in group.members if member.assignor)
                 group.protocol = asked.most_common(1)[0][0] if asked else None
             if _unread(group) is None:
-                group.offsets.sort(key=attrgetter("topic", "partition"))
+                group.offsets.sort(key=partition_order)
                 for offset in group.offsets:
                     bounds = bounds_of(TopicPartition(offset.topic, offset.partition))
                     if bounds is not None:

@@ -13,12 +13,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Limits
-from kafkalog.format import REMOTE_LOG_METADATA, TopicPartition
+from kafkalog.format import REMOTE_LOG_METADATA, TopicPartition, partition_order
 from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
 from kafkalog.protocol.printed import DELETE_STATES, SEGMENT_STATES
+from kafkalog.result_kinds import arrow_schema
 from kafkalog.system_topics.reading import AsOf, StateList, name_of
 from kafkalog.system_topics.replay import decoded_records
 
@@ -107,25 +108,9 @@ class RemoteLog(StateList[RemoteSegment]):
         return pa.Table.from_pylist(rows, schema=_ARROW)
 
 
-_TIME: Final = pa.timestamp("ms", tz="UTC")
-_ARROW: Final = pa.schema(
-    {
-        "topic": pa.string(),
-        "topic_id": pa.string(),
-        "partition": pa.int32(),
-        "segment_id": pa.string(),
-        "start_offset": pa.int64(),
-        "end_offset": pa.int64(),
-        "broker_id": pa.int32(),
-        "max_timestamp": _TIME,
-        "event_timestamp": _TIME,
-        "size_in_bytes": pa.int64(),
-        "leader_epochs": pa.map_(pa.int32(), pa.int64()),
-        "state": pa.string(),
-        "custom_metadata": pa.string(),
-        "txn_index_empty": pa.bool_(),
-        "order": pa.int64(),
-    }
+_ARROW: Final = arrow_schema(
+    RemoteSegment,
+    {"partition": pa.int32(), "broker_id": pa.int32(), "leader_epochs": pa.map_(pa.int32(), pa.int64())},
 )
 
 
@@ -168,7 +153,7 @@ def remote_log(
     is_wanted = name_matcher(topics)
     result.extend(
         one
-        for one in sorted(segments.values(), key=lambda one: (one.topic, one.partition, one.start_offset))
+        for one in sorted(segments.values(), key=lambda one: (partition_order(one), one.start_offset))
         if is_wanted(one.topic)
     )
     return result

@@ -40,6 +40,7 @@ from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, check_names, name_matcher
+from kafkalog.result_kinds import arrow_schema
 from kafkalog.system_topics.reading import AsOf, KeyedRecord, StateList, check_known, read_records
 from kafkalog.system_topics.replay import undecoded
 
@@ -228,21 +229,16 @@ def _json(value: dict[str, Any] | None) -> str | None:
     return None if value is None else json.dumps(value)
 
 
-_ARROW: Final = pa.schema(
+_REFERENCE: Final = pa.struct({"name": pa.string(), "subject": pa.string(), "version": pa.int32()})
+_ARROW: Final = arrow_schema(
+    Schema,
     {
-        "subject": pa.string(),
         "version": pa.int32(),
         "id": pa.int32(),
         "type": pa.string(),
-        "schema": pa.string(),
-        "references": pa.list_(pa.struct({"name": pa.string(), "subject": pa.string(), "version": pa.int32()})),
-        "guid": pa.string(),
-        "metadata": pa.string(),
-        "rule_set": pa.string(),
-        "deleted": pa.string(),
-        "offset": pa.int64(),
-        "timestamp": pa.timestamp("ms", tz="UTC"),
-    }
+        "references": pa.list_(_REFERENCE),
+        **dict.fromkeys(("metadata", "rule_set", "deleted"), pa.string()),
+    },
 )
 
 

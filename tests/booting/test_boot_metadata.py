@@ -101,14 +101,15 @@ def test_a_metadata_log_with_a_hole_is_incomplete(tmp_path):
     assert not report.ok
 
 
+@pytest.mark.parametrize("flag", ["true", "TRUE"])
 @pytest.mark.parametrize(("start", "ok"), [(0, False), (6, True)])
-def test_the_remote_part_of_a_tiered_topic_is_a_loss(tmp_path, start, ok):
+def test_the_remote_part_of_a_tiered_topic_is_a_loss(tmp_path, start, ok, flag):
     root = tmp_path / "log"
     replica(root, [(0, n) for n in range(12)], bases=(0, 6))
     (root / "t-0" / f"{0:020}.log").unlink()
     if start:
         (root / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {start}\n")
-    write_metadata(root, ["t"], {(TOPIC, "t"): {"remote.storage.enable": "true"}})
+    write_metadata(root, ["t"], {(TOPIC, "t"): {"remote.storage.enable": flag}})
     report = kafkalog.boot(root, tmp_path / "out")
     assert report.ok is ok
     losses = [(one.base_offset, one.last_offset) for one in report.findings.rows if one.damage]
@@ -222,4 +223,6 @@ def test_a_partition_that_no_source_has_is_on_the_disk_that_the_metadata_log_nam
     report = kafkalog.boot(root, tmp_path / "out", dry_run=True)
     (finding,) = [one for one in report.findings.rows if one.damage]
     assert finding.detail.startswith("no source has payments-0")
-    assert (f"(directory id {DIRECTORY_IDS[0]} of node 1): name that disk, too" in finding.detail) is (disk == 1)
+    assert (f"directory id {DIRECTORY_IDS[0]} of node 1, which is not named: name it, too" in finding.detail) is (
+        disk == 1
+    )

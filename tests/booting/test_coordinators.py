@@ -14,6 +14,7 @@ from kafkalog.booting.coordinators import (
     commits_of,
     coordinator_partition,
     encode_commits,
+    is_csv,
     read_commits_file,
     write_commits,
 )
@@ -153,3 +154,17 @@ def test_any_text_survives_a_file(tmp_path):
     for name in ("c.csv", "c.jsonl"):
         (tmp_path / name).write_bytes(encode_commits(commits, as_csv=name.endswith("csv")))
         assert read_commits_file(tmp_path / name) == commits
+
+
+@pytest.mark.parametrize(
+    "name", ["o.parquet", "o.pq", "o.feather", "o.avro", "o.csv.gz", "o.jsonl.zst", "o.tsv", "o.xlsx"]
+)
+def test_files_of_committed_offsets_have_the_name_of_no_other_format(tmp_path, name):
+    with pytest.raises(ValueError, match=r"end o.* in \.jsonl or \.csv"):
+        is_csv(tmp_path / name)
+
+
+def test_files_of_committed_offsets_are_csv_by_their_name_only():
+    assert [is_csv(name) for name in ("o.csv", "O.CSV", "o.jsonl", "o.json", "offsets", "o.backup")] == [True] * 2 + [
+        False
+    ] * 4

@@ -202,6 +202,7 @@ def test_a_commit_outside_of_the_log(tmp_path, capsys, committed, lag, out_of_ra
     (one,) = found[0].offsets
     assert (found[0].lag, one.lag, one.out_of_range) == (lag, lag, out_of_range)
     assert (row["lag"], row["out_of_range"]) == (lag, out_of_range)
+    assert [*row] == ["group", "type", *asdict(one)]
     assert main(["groups", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["offsets"][0]["out_of_range"] == out_of_range
     assert main(["groups", str(tmp_path)]) == 0
@@ -348,7 +349,8 @@ def test_the_lag_of_a_share_group_leaves_out_what_is_done(tmp_path, start, n_don
     (group,) = kafkalog.groups(tmp_path)
     assert group.offsets[0].topic == ("sc" if is_named else TOPIC_ID)
     assert group.lag == (lag if is_named else None)
-    assert kafkalog.groups(tmp_path).to_arrow().to_pylist()[0]["lag"] == group.lag
+    (row,) = kafkalog.groups(tmp_path).to_arrow().to_pylist()
+    assert (row["lag"], row["n_done"]) == (group.lag, group.offsets[0].n_done)
 
 
 def test_commits_with_a_time_of_expiry_show_it(tmp_path):

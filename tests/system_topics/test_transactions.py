@@ -34,7 +34,9 @@ def test_what_coordinators_know():
         ("p-txn", 426, 4, True)
     ]
     assert not found.hanging, "its coordinator ends it when it is back"
-    assert found.to_arrow().column("open").to_pylist()[-1][0]["start_offset"] == 426
+    row = found.to_arrow().to_pylist()[-1]
+    assert row["open"][0]["start_offset"] == 426
+    assert (row.keys(), row["open"][0].keys()) == (ongoing.as_dict().keys(), ongoing.open[0].as_dict().keys())
 
 
 def test_a_transaction_without_a_coordinator_hangs():
