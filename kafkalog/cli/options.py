@@ -205,7 +205,7 @@ class Command:
     """Types of options, by the option or the name of the attribute; others are those of `_TYPES`."""
     paths: tuple[str, str, str] = ("PATH", "log dir, partition directory or .log file", _PATH_HELP)
     """Name of the positional paths, their help, and a paragraph about them."""
-    n_paths: int | Literal["+", "*"] = "+"
+    n_paths: Literal[1, 2, "+", "*"] = "+"
     needs: Mapping[str, str] = field(default_factory=dict)
     """Options that work with others only: by attribute, the other option, and a text about it after that."""
     writes: bool = False
@@ -235,7 +235,12 @@ def add_command(
     # the first paragraph says what the command does
     parser.short_help = (f"{command.description.partition(chr(10) * 2)[0]}", command.examples)
     parser.set_defaults(run=run, needs=command.needs)
-    parser.add_argument("paths", metavar=metavar, nargs=command.n_paths, help=path_help)
+    if command.n_paths == 2:  # of one argument with two values, argparse shows both names twice
+        first, second = metavar.split()
+        parser.add_argument("paths", metavar=first, action="append", help=path_help)
+        parser.add_argument("paths", metavar=second, action="append", help=f"compared with {first}")
+    else:
+        parser.add_argument("paths", metavar=metavar, nargs=command.n_paths, help=path_help)
     remote = "" if parser.prog.partition(" ")[2] in LOCAL else "  @remote" if command.writes else "  @remote\n  @tiered"
     add_options(parser, f"  @common\n{remote}\n{command.options}", command.types)
 

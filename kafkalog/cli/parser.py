@@ -340,8 +340,6 @@ def _takes(action: argparse.Action, value: str) -> bool:
 
 def _metavar(action: argparse.Action) -> str:
     name = str(action.metavar or action.dest)
-    if isinstance(action.nargs, int):
-        return " ".join([name] * action.nargs)
     return f"{name}..." if action.nargs == "+" else name
 
 

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import DEFAULT_LIMITS, Limits, NotKafkaError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Limits, NotKafkaError, Reason
 from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import BatchTable, valid_crcs
 from kafkalog.records.spans import batch_error
 from kafkalog.state.leader_epochs import LeaderEpochs, LogProgress
@@ -235,17 +236,22 @@ class _ReplicaBatches:
 
     def _walk(self) -> Iterator[tuple[str, BatchTable]]:
         for segment in self._partition.segments:
-            with segment.open() as source:
-                for window in segment.iter_windows(source):
-                    batches = window.batches
-                    valid = valid_crcs(window)
-                    if not valid.all():
-                        row, path = int(np.argmin(valid)), str(segment.path)
-                        hint = "kafkalog salvage saves the intact batches"
-                        raise batch_error(STATUS["CRC_MISMATCH"], batches, row, path, detail=hint)
-                    self._progress(int(batches.size_in_bytes.sum(dtype=np.int64)))
-                    source.release(window.data, window.start)
-                    yield str(segment.path), batches[batches.last_offset >= self._start]
+            try:
+                yield from self._walk_segment(segment)
+            except CorruptionError as error:
+                hint = "kafkalog diff --content compares the intact records, kafkalog salvage saves them"
+                raise type(error).about(error, f"{error.detail} ({hint})") from None
+
+    def _walk_segment(self, segment: Segment) -> Iterator[tuple[str, BatchTable]]:
+        with segment.open() as source:
+            for window in segment.iter_windows(source):
+                batches = window.batches
+                valid = valid_crcs(window)
+                if not valid.all():
+                    raise batch_error(STATUS["CRC_MISMATCH"], batches, int(np.argmin(valid)), str(segment.path))
+                self._progress(int(batches.size_in_bytes.sum(dtype=np.int64)))
+                source.release(window.data, window.start)
+                yield str(segment.path), batches[batches.last_offset >= self._start]
 
 
 def _truncation(replicas: tuple[Partition, Partition], ends: tuple[int, int]) -> tuple[Side | None, int | None]:

@@ -23,6 +23,8 @@ for (const [name, table] of Object.entries(data)) {
   const section = document.getElementById(name);
   const body = section.querySelector("tbody");
   const heads = [...section.querySelectorAll("th")];
+  const names = heads.map((head) => head.textContent);
+  const nameCells = (line) => [...line.cells].forEach((cell, column) => { cell.dataset.name = names[column]; });
   const more = section.querySelector(".more");
   let rows = table.rows, shown = table.first ?? step, sorted = -1, rising = true;
   const show = () => {
@@ -35,6 +37,7 @@ for (const [name, table] of Object.entries(data)) {
         cell.className = numeric.has(table.kinds[column]) ? "n" : cell.textContent.length > 40 ? "long" : "";
         line.append(cell);
       });
+      nameCells(line);
       return line;
     }));
     more.hidden = rows.length <= shown;
@@ -73,6 +76,8 @@ for (const [name, table] of Object.entries(data)) {
     head.replaceChildren(button);
   });
   more.addEventListener("click", () => { shown = shown < step ? step : shown + 10 * step; show(); });
+  section.querySelector("table").className = "named";
+  [...body.rows].forEach(nameCells);
   if (table.first !== null) show();
   more.hidden = rows.length <= shown;
 }

@@ -174,15 +174,16 @@ def _columns(table: Table) -> str:
     rows = [(str(day), int(n_bytes)) for day, _, n_bytes in table.rows if str(day)[:1].isdigit()][-_MOST_COLUMNS:]
     if len(rows) < 2:
         return ""
-    width, height, most = 800 / len(rows), 120, max(n for _, n in rows) or 1
-    bars = "".join(
-        f'<rect x="{number * width:.1f}" y="{height * (1 - n / most):.1f}" width="{max(width - 1, 0.5):.1f}"'
-        f' height="{height * n / most:.1f}"><title>{escape(day)}: {n:,} bytes</title></rect>'
+    width, most = 800 / len(rows), max(n for _, n in rows) or 1
+    columns = "".join(
+        f'<rect x="{number * width:.1f}" y="{120 * (1 - n / most):.1f}" width="{max(width - 1, 0.5):.1f}"'
+        f' height="{120 * n / most:.1f}"><title>{escape(day)}: {n:,} bytes</title></rect>'
         for number, (day, n) in enumerate(rows)
     )
-    first, last = escape(rows[0][0]), escape(rows[-1][0])
-    ends = f'<text x="0" y="136">{first}</text><text x="800" y="136" text-anchor="end">{last}</text>'
-    return _figure(f"{table.title}, at most {most:,}", f"0 0 800 {height + 20}", bars + ends)
+    title = f"{table.title}, at most {most:,}"
+    plot = f'<svg viewBox="0 0 800 120" preserveAspectRatio="none" role="img" aria-label="{title}">{columns}</svg>'
+    ends = f'<div class="ends"><span>{escape(rows[0][0])}</span><span>{escape(rows[-1][0])}</span></div>'
+    return _figure(title, plot + ends)
 
 
 def _bars(table: Table) -> str:
@@ -193,19 +194,16 @@ def _bars(table: Table) -> str:
         return ""
     most = max(rows[0][place], 1)
     bars = "".join(
-        f'<text x="250" y="{number * 20 + 13}" text-anchor="end">{escape(row[0], 38)}</text>'
-        f'<rect x="258" y="{number * 20 + 2}" width="{430 * row[place] / most:.1f}" height="15">'
-        f"<title>{escape(row[0])}: {row[place]:,} bytes</title></rect>"
-        f'<text x="{264 + 430 * row[place] / most:.1f}" y="{number * 20 + 13}">{row[place]:,}</text>'
-        for number, row in enumerate(rows)
+        f"<dt>{escape(row[0], 38)}</dt>"
+        f'<dd><i style="width:{80 * row[place] / most:.1f}%" title="{escape(row[0])}"></i>{row[place]:,}</dd>'
+        for row in rows
     )
     title = table.title if table.title.startswith("Bytes") else f"{table.title} with the most bytes"
-    return _figure(title, f"0 0 800 {len(rows) * 20 + 4}", bars)
+    return _figure(title, f'<dl class="bars">{bars}</dl>')
 
 
-def _figure(title: str, box: str, content: str) -> str:
-    svg = f'<svg viewBox="{box}" role="img" aria-label="{title}">{content}</svg>'
-    return f"<figure><figcaption>{title}</figcaption>{svg}</figure>\n"
+def _figure(title: str, content: str) -> str:
+    return f"<figure><figcaption>{title}</figcaption>{content}</figure>\n"
 
 
 _PLOTS: Final = {"days": _columns, "topics": _bars, "files": _bars, "codecs": _bars}

@@ -111,8 +111,14 @@ def test_damage_and_other_paths_are_errors(tmp_path, log_dir):
     data = bytearray(log.read_bytes())
     data[-1] ^= 1
     log.write_bytes(data)
-    with fails_with("crc_mismatch"):
+    with fails_with("crc_mismatch") as caught:
         kafkalog.diff(a, a)
+    assert "kafkalog diff --content compares the intact records" in str(caught.value)
+    data[8] = 0xFF
+    log.write_bytes(data)
+    with fails_with("size_negative") as caught:
+        kafkalog.diff(a, a)
+    assert "kafkalog diff --content" in str(caught.value)
 
 
 def test_the_command(tmp_path, capsys):
@@ -125,7 +131,13 @@ def test_the_command(tmp_path, capsys):
     assert f"{a} would truncate to offset 1" in capsys.readouterr().out
     assert main(["diff", "--json", str(a), str(b)]) == 1
     assert json.loads(capsys.readouterr().out)["truncate_to"] == 1
+    capsys.readouterr()
     assert main(["diff", str(a)]) == 2
+    assert "required: B " in capsys.readouterr().err
+    for option in ("-h", "--help"):
+        assert main(["diff", option]) == 0
+        assert " A B\n" in (shown := capsys.readouterr().out)
+        assert "A B A B" not in shown
 
 
 def test_a_replica_that_ends_earlier_is_equal_up_to_its_end(tmp_path, capsys):

@@ -125,3 +125,16 @@ def test_the_first_screen_has_the_verdict_the_next_step_and_who_it_is_and_the_da
     # the forms for programs keep their order
     assert [*report.as_dict()["partitions"][0]] == [*report.tables["partitions"].columns]
     assert report.as_dict()["partitions"][-1]["topic"] == "payments"
+
+
+def test_plots_are_as_wide_as_the_window_and_their_numbers_are_text(tmp_path):
+    kafkalog.sample(tmp_path / "data")
+    text = kafkalog.report(tmp_path / "data").to_html()
+    topics = text[text.index('<section id="topics">') :].partition("<table>")[0]
+    bars = re.findall(r'<dt>(.*?)</dt><dd><i style="width:([\d.]+)%" title=".*?"></i>([\d,]+)</dd>', topics)
+    assert [name for name, *_ in bars] == ["orders", "payments", "customers", "__consumer_offsets"]
+    assert bars[0][1] == "80.0"  # the rest is for the number
+    n_bytes = [int(number.replace(",", "")) for *_, number in bars]
+    assert [round(80 * n / n_bytes[0], 1) for n in n_bytes] == [float(width) for _, width, _ in bars]
+    assert 'preserveAspectRatio="none"' in text
+    assert "min-width: 34rem" not in text
