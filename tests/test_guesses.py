@@ -424,7 +424,7 @@ kafkalog cat P --since 1h -> --start-timestamp -1h
 kafkalog cat P --last 1h -> end-1h
 kafkalog cat P --grep k -> --filter 'key == k'
 kafkalog space D --sort size -> --json
-kafkalog verify D --fix -> kafkalog recover
+kafkalog verify D --fix -> kafkalog verify
 # first words of people who know none
 kafkalog info D -> kafkalog ls
 kafkalog describe D -> kafkalog report
@@ -683,7 +683,7 @@ kafkalog grep -e foo -e bar D -> value matches 'foo|bar'
 kafkalog du -sh D -> leave it out
 kafkalog D verify -> kafkalog verify
 kafkalog D prüfen -> kafkalog verify
-kafkalog fsck -y D -> kafkalog recover
+kafkalog fsck -y D -> kafkalog verify
 kafkalog rsync -avz D X -> kafkalog salvage
 kafkalog sync D X -> kafkalog salvage
 # British and German

@@ -190,7 +190,7 @@ _OPTIONS: Final = r"""
 --deep-iteration | | leave it out
 --strict | verify | leave it out: any damage makes the exit code 1
 --fix --repair --auto -y -f -p --yes
-    | verify | kafkalog preflight PATH, then kafkalog recover PATH --in-place --backup DIR
+    | verify | kafkalog verify PATH, whose next: line is the way to a log that a broker serves
 --dry --simulate --plan --preview --check --noop --what-if -N --dryrun --trockenlauf | --dry-run | --dry-run
 --force --replace -y --yes --clobber | --overwrite | --overwrite
 --force --inplace -y --yes --overwrite --execute | --in-place | --in-place
