@@ -21,6 +21,8 @@ DURATION: Final = re.compile(rf"(\d{{1,15}})({'|'.join(MILLISECONDS)})")
 """A time span as people write it: a number and its unit."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
+NO_PARTITION_MATCHES: Final = "no partition matches; kafkalog ls lists them"
+
 
 def near(word: str, words: Iterable[str], least: float = 0.75) -> str | None:
     """The most similar of some words; None if none is similar enough: below `least`, suggestions mislead.

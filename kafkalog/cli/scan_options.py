@@ -12,6 +12,7 @@ from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError, is_out_of_memory, is_out_of_threads
 from kafkalog.cli.options import chosen, selected_keys
 from kafkalog.errors import CorruptionError, KafkalogError
+from kafkalog.text import NO_PARTITION_MATCHES
 
 if TYPE_CHECKING:
     from kafkalog.log.log_dir import LogDir
@@ -135,7 +136,7 @@ def open_selected(args: argparse.Namespace, console: Console) -> OpenedPartition
     console.findings(log_dir.findings)
     found = [*partitions_of(log_dir, args.topics, args.partitions)]
     if not found:
-        console.note("no partition matches; kafkalog ls lists them")
+        note_no_match(log_dir, console)
     n_unread = 0
     for one in found:
         if isinstance(one, KafkalogError):
@@ -185,8 +186,16 @@ def note_if_nothing_matches(args: argparse.Namespace, scan: Any, console: Consol
         return True
     if selected_keys(target, args) if isinstance(target, LogDir) else [*scan.partitions()]:
         return True
-    console.note("no partition matches; kafkalog ls lists them")
+    note_no_match(target, console)
     return False
+
+
+def note_no_match(opened: object, console: Console) -> None:
+    """Print a note that no partition was selected."""
+    from kafkalog.log.log_dir import LogDir
+
+    is_empty = isinstance(opened, LogDir) and not len(opened)
+    console.note("the log dir has no partitions" if is_empty else NO_PARTITION_MATCHES)
 
 
 def note_base64(args: argparse.Namespace, columns: Iterable[str], n_records: int, console: Console) -> None:

@@ -20,7 +20,7 @@ from kafkalog.log.open import Paths, latest_of, partitions_of, removed_from
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.listing import PartitionSummary, clusters_beside, summarise
+from kafkalog.operations.listing import PartitionSummary, summaries
 from kafkalog.operations.trace_lookup import Lookup, Trace, trace_offset, trace_timestamp
 from kafkalog.parsing import Time, is_to_end, parse_milliseconds
 from kafkalog.storage.files import size_if_there
@@ -132,8 +132,7 @@ def ls(
     [('p-multi-0', 125), ('p-multi-1', 99), ('p-multi-2', 82)]
     """
     found = list(_each(lambda one: one, path, topics, partitions, limits))
-    clusters = clusters_beside(found, DEFAULT_LIMITS if limits is None else limits)
-    return Results(summarise(one, lambda n_bytes: None, clusters=clusters) for one in found)
+    return Results(summaries(found, DEFAULT_LIMITS if limits is None else limits))
 
 
 def lookup(

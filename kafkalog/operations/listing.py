@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -158,6 +158,26 @@ class Clusters:
         if summary.topic_id is not None:
             key = TopicPartition(summary.topic, summary.partition)
             summary.stray = metadata.why_stray(key, summary.topic_id, node_id)
+
+
+def summaries(
+    partitions: Sequence[Partition],
+    limits: Limits,
+    report: Callable[[Finding], object] = lambda finding: None,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+) -> Iterator[PartitionSummary]:
+    """Sum up partitions, one after the other, with what the cluster's metadata next to them says of each.
+
+    Damage of that metadata goes to `report`, that of a partition is in its summary. `progress` is called with the bytes
+    of `.log` files that are done.
+    """
+    clusters = clusters_beside(partitions, limits)
+    for finding in clusters.findings:
+        report(finding)
+    done = 0
+    for partition in partitions:
+        yield summarise(partition, _after(done, progress), clusters=clusters)
+        done += partition.size_in_bytes
 
 
 def clusters_beside(partitions: Iterable[Partition], limits: Limits) -> Clusters:

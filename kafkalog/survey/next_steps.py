@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog import format as kf
+from kafkalog.errors import Finding
 from kafkalog.log.log_dir import log_dir_of
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.listing import Listing
-from kafkalog.storage.location import Place, place_of
+from kafkalog.storage.location import Place, is_url, place_of
 from kafkalog.text import first_names
 
 
@@ -72,6 +73,20 @@ def boot_step(
     if tiered := _tiered([place_of(path) for path in (*paths, *(() if metadata is None else (metadata,)))]):
         why += f". {tiered}: add --tiered URL, the root of that storage, and what is only there is restored"
     return NextStep(("kafkalog", "boot", *paths, *options, "-o", free_name(f"{paths[0].rstrip('/')}-booted")), why)
+
+
+def steps_after_damage(n_damage: int, paths: Sequence[str | os.PathLike[str]], *, has_strays: bool) -> list[NextStep]:
+    """Return the boot that serves what is intact in paths; nothing for object stores.
+
+    `n_damage` counts the findings that `needs_boot` is true of.
+    """
+    is_local = bool(paths) and not any(map(is_url, paths))
+    return [boot_step(log_dirs_of(paths), has_strays=has_strays)] if n_damage and is_local else []
+
+
+def needs_boot(finding: Finding) -> bool:
+    """Return whether a boot helps against a finding: not against files that are whole but cannot be read."""
+    return finding.damage and not finding.is_unreadable
 
 
 def _tiered(log_dirs: Sequence[Place]) -> str:

@@ -1,5 +1,6 @@
 """The advice of verify, preflight and report is executed until there is none left: no advice loses a record."""
 
+import gzip
 import json
 import shlex
 from pathlib import Path
@@ -172,6 +173,23 @@ def test_advice_takes_what_a_broker_of_another_cluster_has_set_apart(tmp_path, c
         batch(offset, LOG[offset]) for offset in range(24)
     ]
     assert kafkalog.preflight(tmp_path / "disk-1-booted" / "data").next == []
+
+
+def test_every_report_advises_the_same_boot_where_strays_are_damaged(tmp_path, capsys):
+    disk = tmp_path / "disk"
+    replica(disk, LOG, bases=(0, 6, 12, 18))
+    flip(replica(tmp_path / "other", LOG, bases=(0, 6, 12, 18)))
+    (tmp_path / "other" / "t-0").rename(disk / f"u-0.{'0123456789abcdef' * 2}-stray")
+    firsts = [advice(["kafkalog", command, str(disk)], capsys) for command in ("verify", "preflight", "report")]
+    assert firsts == [[["kafkalog", "boot", str(disk), "--include-unknown", "-o", f"{disk}-booted"]]] * 3
+
+
+@pytest.mark.parametrize("command", ["verify", "preflight", "report"])
+def test_a_file_that_is_whole_and_cannot_be_read_needs_no_boot(tmp_path, capsys, command):
+    disk = tmp_path / "disk"
+    path = replica(disk, LOG, bases=(0, 6, 12, 18)) / f"{6:020}.log"
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    assert advice(["kafkalog", command, str(disk)], capsys) == []
 
 
 def sums(root):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import TORN_TAIL, Console
 from kafkalog.cli.options import Command, selected_keys
-from kafkalog.cli.scan_options import report_error
+from kafkalog.cli.scan_options import note_no_match, report_error
 from kafkalog.cli.terminal import fitting, is_exact, size_text, terminal_width
 from kafkalog.cli.text import counted, escape_line, human_bytes, iso_seconds, names_line, table
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """List partitions or segments."""
     from kafkalog.errors import KafkalogError
     from kafkalog.log.open import partitions_of
-    from kafkalog.operations.listing import clusters_beside, summarise
+    from kafkalog.operations.listing import summaries
 
     log_dir = _open(args.paths, args.limits, console)
     if log_dir is None:
@@ -75,24 +75,15 @@ def run(args: argparse.Namespace, console: Console) -> None:
             partitions.append(found)
     # a partition that cannot be opened matches too, and has been reported
     if not partitions and not selected_keys(log_dir, args):
-        console.note("the log dir has no partitions" if len(log_dir) == 0 else "no partition matches")
-    clusters = clusters_beside(partitions, args.limits)
-    console.findings(clusters.findings)
+        note_no_match(log_dir, console)
     console.start_progress(sum(partition.size_in_bytes for partition in partitions), "headers")
-    done = 0
-    summaries: list[PartitionSummary] = []
-    for partition in partitions:
-        summary = summarise(partition, partial(_reach, console, done), clusters=clusters)
-        done += partition.size_in_bytes
+    listed: list[PartitionSummary] = []
+    for summary in summaries(partitions, args.limits, lambda one: console.findings([one]), console.progress.reach):
         console.findings(summary.findings)
         console.show(summary.segments if args.segments else [summary], ())
-        summaries.append(summary)
+        listed.append(summary)
     console.progress.close()
-    console.show((), _lines(summaries, args.segments, exact=is_exact(args.bytes)))
-
-
-def _reach(console: Console, before: int, position: int) -> None:
-    console.progress.reach(before + position)
+    console.show((), _lines(listed, args.segments, exact=is_exact(args.bytes)))
 
 
 def _open(paths: list[str], limits: Limits, console: Console) -> LogDir | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen, selected_keys
-from kafkalog.cli.scan_options import decode_options, usage_errors
+from kafkalog.cli.scan_options import decode_options, note_no_match, usage_errors
 from kafkalog.cli.terminal import is_exact, size_text
 from kafkalog.cli.text import counted, names_line
 
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     totals = _Totals()
     _verify_partitions(log_dir, args, result, totals, console)
     if not totals.n_partitions and not selected_keys(log_dir, args):
-        console.note("no partition matches" if len(log_dir) else "no partition to verify")
+        note_no_match(log_dir, console)
     if args.values:
         with usage_errors():
             _verify_values(log_dir, args, decoding, result, console)
@@ -118,15 +118,13 @@ def _verify_partitions(
 
 def _steps_after(log_dir: LogDir, result: Verification, totals: _Totals, console: Console) -> list[NextStep]:
     """Count the findings of log dirs and values; return what helps against the damage."""
-    from kafkalog.storage.location import is_url
-    from kafkalog.survey.next_steps import boot_step, log_dirs_of
+    from kafkalog.survey.next_steps import needs_boot, steps_after_damage
 
     undecoded = [one.to_finding() for one in result.values if not one.ok]
-    n_unreadable = sum(finding.is_unreadable for finding in result.own_findings)
-    totals.n_unreadable += n_unreadable
-    totals.n_damage += sum(finding.damage for finding in result.own_findings) - n_unreadable
+    totals.n_unreadable += sum(finding.is_unreadable for finding in result.own_findings)
+    totals.n_damage += sum(map(needs_boot, result.own_findings))
     # a boot does not help with values that do not decode
-    steps = [] if not totals.n_damage or any(map(is_url, log_dir.paths)) else [boot_step(log_dirs_of(log_dir.paths))]
+    steps = steps_after_damage(totals.n_damage, log_dir.paths, has_strays=bool(log_dir.set_apart["stray"]))
     totals.n_damage += len(undecoded)
     console.count_findings([*result.own_findings, *undecoded])
     return steps

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, chosen, selected_bytes
 from kafkalog.cli.scan_options import path_of
+from kafkalog.text import NO_PARTITION_MATCHES
 
 if TYPE_CHECKING:
     from kafkalog.repair.merging.merged_partitions import MergeReport
@@ -68,4 +69,4 @@ def show_report(report: SalvageReport | MergeReport, console: Console) -> None:
     console.show([report], report.lines())
     console.all_findings(report.findings)
     if not report.partitions:
-        console.note("no partition matches")
+        console.note(NO_PARTITION_MATCHES)

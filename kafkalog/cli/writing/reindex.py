@@ -10,6 +10,7 @@ from kafkalog.cli.console import Console, UntilBroken
 from kafkalog.cli.options import Command, chosen, index_interval, selected_bytes, timestamp
 from kafkalog.cli.scan_options import path_of
 from kafkalog.cli.text import counted
+from kafkalog.text import NO_PARTITION_MATCHES
 
 if TYPE_CHECKING:
     from kafkalog.operations.rebuilding.rebuilt_files import RebuildReport, Skipped
@@ -109,7 +110,7 @@ def _files_text(skipped: list[Skipped]) -> str:
 def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> None:
     """Print what the report has besides its files and findings."""
     if not report.intervals and not report.findings.rows:
-        console.note("no partition matches")
+        console.note(NO_PARTITION_MATCHES)
     for name, interval in report.intervals.items():
         console.detail(f"{name}: index.interval.bytes {interval.n_bytes} ({interval.origin})")
     # one damaged segment makes many others be skipped, for one reason

@@ -49,6 +49,7 @@ from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.atomic import check_free
 from kafkalog.storage.output_paths import check_outside, named_partition
 from kafkalog.storage.staging import staged_directory
+from kafkalog.text import NO_PARTITION_MATCHES
 
 if TYPE_CHECKING:
     from kafkalog.values.options import Decode
@@ -204,7 +205,7 @@ def convert(
     target = Path(output)
     chosen = list(_choose(opened, topics, partitions, internal, on_corruption, note))
     if not chosen and (topics is not None or partitions is not None):
-        raise ValueError("no partition matches; kafkalog ls lists them")
+        raise ValueError(NO_PARTITION_MATCHES)
     sources = opened.paths if isinstance(opened, LogDir) else [opened.path]
     # checked before anything is read: a conversion may take hours
     check_outside(output, [*sources, *(partition.path for partition in chosen)], is_new=True)
