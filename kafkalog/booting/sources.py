@@ -20,7 +20,15 @@ from typing import Any
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason, UnsafePathError
 from kafkalog.log.compaction import GapMeter
-from kafkalog.log.log_dir import LogDir, blank_disk, each_once, is_empty_disk, is_partition_directory, log_dirs_at
+from kafkalog.log.log_dir import (
+    LogDir,
+    blank_disk,
+    each_once,
+    is_empty_disk,
+    is_partition_directory,
+    log_dirs_at,
+    why_renamed,
+)
 from kafkalog.log.log_start import log_start
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import known_ends
@@ -177,7 +185,8 @@ class Sources:
         """
         found = cls()
         # real paths, since reports and origins name them
-        for path in map(Path, map(os.path.realpath, each_once(map(Path, paths), found.left_out.append))):
+        named = [Path(os.path.realpath(path)) for path in each_once(map(Path, paths), found.left_out.append)]
+        for path in named:
             kind = kind_of(path)
             if kind != "directory":
                 what = "no such directory" if kind is None else "not a directory"
@@ -186,6 +195,10 @@ class Sources:
                 raise NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
             for root in log_dirs_at(path):
                 found._add(root, limits, include_stray)
+        # a directory that a broker has renamed is not left out if it is named, next to its log dir
+        found.left_out = [
+            one for one in found.left_out if one.reason is not Reason.LEFT_OUT or Path(one.path or "") not in named
+        ]
         return found
 
     def _add(self, path: Path, limits: Limits, include_stray: bool) -> None:
@@ -226,9 +239,11 @@ class Sources:
                 if kind == "stray" and include_stray and parsed is not None:
                     strays.append((parsed.topic_partition, directory))
                     continue
-                detail = f"left out: a broker renamed this directory ({kind})"
+                detail = f"left out: {why_renamed(directory.name)}"
                 if kind == "stray":
                     detail += ". To include its records, use --include-unknown (include_unknown=True)"
+                elif kind == "delete":
+                    detail += ". To bring its topic back, name this directory, too"
                 self.left_out.append(Finding(Reason.LEFT_OUT, detail, path=str(directory), damage=False))
         return strays
 

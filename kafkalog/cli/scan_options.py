@@ -173,13 +173,15 @@ def usage_errors() -> Iterator[None]:
 
 
 def note_if_nothing_matches(args: argparse.Namespace, scan: Any, console: Console) -> bool:
-    """Print a note if no partition matches, or with the internal topics that are not read.
+    """Print a note if no partition matches, or with directories and internal topics that are not read.
 
     Return whether any partition matches.
     """
     from kafkalog.log.log_dir import LogDir
+    from kafkalog.log.open import notes_apart
 
     target = scan.target
+    console.findings(notes_apart(target, args.topics, args.partitions))
     if isinstance(target, LogDir) and not args.topics and not getattr(args, "internal", True):
         note_left_out(target, console)
     if not args.topics and not args.partitions:

@@ -215,7 +215,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             There is no such topic, or none of the topics has a partition of this number.
         """
         patterns, numbered = TopicPatterns(topics), as_set(partitions)
-        known = [*self, *self._partitions_set_apart()]
+        known = [*self, *self.keys_set_apart]
         patterns.check(list(dict.fromkeys(key.topic for key in known)))
         check_partitions(numbered, (key.partition for key in known if patterns.wants(key.topic)))
         named = TopicPatterns(topics, internal=internal)
@@ -226,7 +226,9 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             if named.wants(key.topic) or self._is_named(key)
         ]
 
-    def _partitions_set_apart(self) -> list[kf.TopicPartition]:
+    @property
+    def keys_set_apart(self) -> list[kf.TopicPartition]:
+        """The partitions in `set_apart`."""
         found = [kf.parse_partition_directory(path.name) for paths in self.set_apart.values() for path in paths]
         return [one.topic_partition for one in found if one is not None]
 
@@ -318,16 +320,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         partitions = (root / entry.name for entry, directory in children if directory)
         is_formatted = any(entry.name == kf.META_PROPERTIES for entry in entries)
         if not is_formatted and not any(map(_holds_log_files, partitions)):
-            # the mount point of a volume, or of several
-            below = log_dirs_below(root)
-            if not below:
-                raise no_kafka_files(root)
-            at = self.paths.index(root)
-            known = {real_path(path) for path in self.paths}
-            below = [one for one in below if real_path(one) not in known]
-            self.paths[at : at + 1] = below
-            for one in below:
-                self._add_directory(one)
+            self._add_below(root)
             return
         starts = self._offsets(root / kf.LOG_START_OFFSET_CHECKPOINT)
         watermarks = self._offsets(root / kf.HIGH_WATERMARK_CHECKPOINT)
@@ -347,10 +340,26 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             if entry.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(resolved):
                 detail = "a link out of the log dir is not followed; name its target to read it"
                 self.findings.append(Finding(Reason.LINK_OUTSIDE, detail, path=str(path), damage=False))
-            elif directory.kind is not None:
-                self.set_apart[directory.kind].append(path)
-            else:
+            elif directory.kind is None:
                 self._add_partition(path, None, starts, watermarks)
+            elif not self._names(path):
+                self.set_apart[directory.kind].append(path)
+
+    def _names(self, path: Place) -> bool:
+        """Whether a directory is named next to its log dir."""
+        return len(self.paths) > 1 and real_path(path) in map(real_path, self.paths)
+
+    def _add_below(self, root: Place) -> None:
+        """Add the log dirs below the mount point of a volume, or of several."""
+        below = log_dirs_below(root)
+        if not below:
+            raise no_kafka_files(root)
+        at = self.paths.index(root)
+        known = {real_path(path) for path in self.paths}
+        below = [one for one in below if real_path(one) not in known]
+        self.paths[at : at + 1] = below
+        for one in below:
+            self._add_directory(one)
 
     def _offsets(self, path: Place) -> dict[kf.TopicPartition, int]:
         try:
@@ -406,6 +415,19 @@ _SIDECARS: Final = frozenset({*kf.INDEX_SUFFIXES, kf.PRODUCER_SNAPSHOT_SUFFIX})
 _PARTITION_FILES: Final = frozenset({kf.LEADER_EPOCH_CHECKPOINT, kf.PARTITION_METADATA})
 
 
+def why_renamed(directory: str) -> str:
+    """Why a broker has renamed a partition directory, by its name; "" if it has not."""
+    parsed = kf.parse_partition_directory(directory)
+    return _WHY_RENAMED.get(parsed.kind or "", "") if parsed is not None else ""
+
+
+_WHY_RENAMED: Final = {
+    "delete": "a broker renamed this directory to delete it: its topic was deleted, or its replica moved",
+    "future": "a broker was making this copy to move the replica to this disk",
+    "stray": "a broker renamed this directory to delete it: the cluster's metadata do not have it here",
+}
+
+
 _SHOWN: Final = ("partition", "segments", "bytes", "log start offset", "path")
 
 
@@ -443,11 +465,19 @@ def log_dirs_below(path: Place, depth: int = 3) -> list[Place]:
     return found
 
 
-def each_once(paths: Iterable[AnyPlace], note: Callable[[Finding], object]) -> list[AnyPlace]:
+def each_once(
+    paths: Iterable[AnyPlace], note: Callable[[Finding], object], *, holds_renamed: bool = False
+) -> list[AnyPlace]:
     """Paths without those that another of them has: the same directory, also through a link, or the log dir above.
 
-    `note` gets a finding for each directory that is left out.
+    `note` gets a finding for each directory that is left out. A log dir has the directories that a broker has renamed
+    only with `holds_renamed`: readers pass over them, unless they are named.
     """
+
+    def is_held(directory: Place) -> bool:
+        parsed = kf.parse_partition_directory(directory.name)
+        return parsed is not None and (holds_renamed or parsed.kind is None)
+
     named = list(paths)
     if len(named) == 1:
         return named
@@ -456,7 +486,7 @@ def each_once(paths: Iterable[AnyPlace], note: Callable[[Finding], object]) -> l
     found: dict[Place, AnyPlace] = {}
     for path, real in given:
         above: list[Place] = [parent_of(real)] if real.name.endswith(kf.LOG_SUFFIX) else []
-        above += [parent_of(one) for one in [*above, real] if kf.parse_partition_directory(one.name) is not None]
+        above += [parent_of(one) for one in [*above, real] if is_held(one)]
         other = first[real] if real in found else next((first[one] for one in above if one in first), None)
         if other is None:
             found[real] = path

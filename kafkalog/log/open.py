@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -10,15 +11,16 @@ from typing import Any, Final, Never, NoReturn, TypedDict, Unpack
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason
-from kafkalog.log.log_dir import Located, LogDir, as_set, is_partition_directory, located, missing_path
+from kafkalog.log.log_dir import Located, LogDir, as_set, is_partition_directory, located, missing_path, why_renamed
 from kafkalog.log.lookups.timestamp_search import latest_timestamp
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import open_segment as open_file
 from kafkalog.parsing import TopicPatterns
 from kafkalog.read_methods import with_remote_segments
-from kafkalog.storage.location import kind_of, list_directory, place_of
+from kafkalog.storage.location import Place, kind_of, list_directory, parent_of, place_of
 from kafkalog.storage.memory import MemoryStore
+from kafkalog.text import first_names
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -205,6 +207,31 @@ def _refuse(opened: LogDir | Partition | Segment, path: str | os.PathLike[str], 
     kinds = {LogDir: ("a log dir", "open_log_dir"), Partition: ("a topic-partition directory", "open_partition")}
     kind, function = kinds.get(type(opened), ("a .log file", "open_segment"))
     raise NotKafkaError(Reason.NOT_KAFKA, f"this is {kind}, not {wanted}; {function} opens it", path=os.fspath(path))
+
+
+def notes_apart(
+    opened: object, topics: Iterable[str] | str | None = None, partitions: Iterable[int] | int | None = None
+) -> Iterator[Finding]:
+    """Yield notes about directories that a broker has renamed: one that is open, or those that a log dir passes over.
+
+    The selection is that of `partitions_of`.
+    """
+    if isinstance(opened, Partition) and opened.kind is not None:
+        yield Finding(Reason.UNKNOWN_FILE, why_renamed(opened.path.name), path=str(opened.path), damage=False)
+    if not isinstance(opened, LogDir):
+        return
+    patterns, numbered = TopicPatterns(topics), as_set(partitions)
+    passed_over: dict[tuple[Place, str], list[Place]] = {}
+    for path in itertools.chain(*opened.set_apart.values()):
+        parsed = kf.parse_partition_directory(path.name)
+        if parsed is None or not patterns.wants(parsed.topic_partition.topic):
+            continue
+        if numbered is None or parsed.topic_partition.partition in numbered:
+            passed_over.setdefault((parent_of(path), why_renamed(path.name)), []).append(path)
+    for (root, why), paths in passed_over.items():
+        which = f"{first_names([path.name for path in paths])}: " if paths[1:] else ""
+        detail = f"not read: {which}{why}. Name the directory to read its records"
+        yield Finding(Reason.LEFT_OUT, detail, path=str(root if paths[1:] else paths[0]), damage=False)
 
 
 _LISTED_AHEAD: Final = 64

@@ -143,10 +143,10 @@ class Query:
             known = set(self.target.select(internal=self.internal or self.topics is not None))
         else:
             return  # a plan has found them
-        topics = sorted({key.topic for key in known})
+        there = [*known, *(self.target.keys_set_apart if isinstance(self.target, LogDir) else ())]
         patterns = TopicPatterns(self.topics)
-        patterns.check(topics)
-        check_partitions(self.partitions, (key.partition for key in known if patterns.wants(key.topic)))
+        patterns.check(sorted({key.topic for key in there}))
+        check_partitions(self.partitions, (key.partition for key in there if patterns.wants(key.topic)))
         for key in (*starts, *ends):
             if key not in known:
                 raise ValueError(f"no partition {key} here for an offset; there are {some(sorted(known))}")

@@ -45,6 +45,32 @@ def test_directories_that_are_set_apart_come_after_the_others_by_topic_and_numbe
     assert found[at:] == [TopicPartition("p-multi", number) for number in (1, 2, 10)]
 
 
+def test_a_directory_that_a_broker_deletes_is_named_with_the_way_to_its_records(log_dir_copy, run, tmp_path):
+    name = "p-multi-0.c9eefd1639d646409599f16e98f3d811-delete"
+    apart = (log_dir_copy / "p-multi-0").rename(log_dir_copy / name)
+    for command in (f"cat -n 1 {log_dir_copy}", f"cat -t p-multi -p 0 {log_dir_copy}", f"salvage {log_dir_copy} -o"):
+        code, _, err = run(*command.split(), *([str(tmp_path / "a")] if command.endswith("-o") else []))
+        assert f"{name}: left_out: not read: a broker renamed this directory to delete it" in err, command
+        assert "Name the directory to read its records" in err
+        assert code == 0
+    # named, it is read, and said to be what it is
+    for command in (f"cat -n 1 {apart}", f"salvage {apart} -o {tmp_path / 'b'}"):
+        _, out, err = run(*command.split())
+        assert out
+        assert f"{name}: unknown_file: a broker renamed this directory to delete it" in err, command
+    assert kafkalog.read_table(tmp_path / "b").num_rows == kafkalog.read_table(apart).num_rows > 0
+    # also next to its log dir
+    both = kafkalog.read_table([log_dir_copy, apart], columns=["topic", "partition", "offset"])
+    assert both.num_rows == kafkalog.read_table(log_dir_copy).num_rows + kafkalog.read_table(apart).num_rows
+    assert name not in run("cat", "-n", "1", log_dir_copy, apart)[2]
+    report = kafkalog.boot([log_dir_copy, apart], dry_run=True)
+    assert [one.log_end_offset for one in report.partitions if (one.topic, one.partition) == ("p-multi", 0)] == [125]
+    assert not any(name in (one.path or "") for one in report.findings.rows)
+    plans = kafkalog.preflight([log_dir_copy, apart]).partitions  # a broker loads it with its log dir
+    assert [one.path for one in plans].count(str(apart)) == 1
+    assert name not in run("cat", "-n", "1", "-t", "p-txn", str(log_dir_copy))[2]
+
+
 def test_opening_a_thousand_segments_opens_none_of_them(tmp_path, monkeypatch):
     calls = []
     sizes = []

@@ -118,12 +118,9 @@ def _open(paths: list[str], limits: Limits, console: Console) -> LogDir | None:
 
 def _check_topics(log_dir: LogDir, topics: list[str]) -> None:
     """Raise for a topic that is neither among the partitions nor among the directories set apart."""
-    from kafkalog.format import parse_partition_directory
     from kafkalog.parsing import TopicPatterns
 
-    apart = (parse_partition_directory(path.name) for paths in log_dir.set_apart.values() for path in paths)
-    known = {*log_dir.topics, *(one.topic_partition.topic for one in apart if one is not None)}
-    TopicPatterns(topics).check(sorted(known))
+    TopicPatterns(topics).check(sorted({*log_dir.topics, *(key.topic for key in log_dir.keys_set_apart)}))
 
 
 def _lines(summaries: list[PartitionSummary], with_segments: bool, *, exact: bool) -> list[str]:

@@ -29,8 +29,8 @@ from kafkalog.errors import (
     warn,
 )
 from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import notes_apart, partitions_of, removed_from
 from kafkalog.log.open import open as open_path
-from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.converted_partitions import ConversionReport, converted
@@ -328,6 +328,8 @@ def _choose(
     note: Callable[[Finding], None],
 ) -> Iterator[Partition]:
     among = None
+    for finding in notes_apart(opened, topics, partitions):
+        note(finding)
     if isinstance(opened, LogDir):
         for finding in opened.findings:
             note(finding)

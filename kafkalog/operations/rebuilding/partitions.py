@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, NotKafkaError, Reason, UnsafePathError, WriteError
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import partitions_of, removed_from
+from kafkalog.log.open import notes_apart, partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import TopicPatterns
@@ -47,6 +47,9 @@ def choose(
         # through its partition: snapshots and epochs depend on the segments before it
         yield _named(opened.path.parent, [opened])
         return
+    if copies:
+        for finding in notes_apart(opened, topics, partitions):
+            note(finding)
     if isinstance(opened, Partition):
         if copies:
             may_copy(opened, opened, None, note)
@@ -56,10 +59,6 @@ def choose(
     if report is not None:
         for finding in opened.findings:
             report(finding)
-    if copies and topics is None:
-        for path in (*opened.set_apart["stray"], *opened.set_apart["future"]):
-            detail = "renamed by a broker, so it is not copied; name it to copy it"
-            note(Finding(Reason.UNKNOWN_FILE, detail, path=str(path), damage=False))
     for partition in partitions_of(opened, topics, partitions):
         if copies and isinstance(partition, Partition) and not may_copy(opened, partition, topics, note):
             continue

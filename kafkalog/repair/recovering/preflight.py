@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, ReadError, Reason
@@ -150,7 +150,9 @@ def preflight(
     n_threads = thread_count(threads)
     names = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     result = Preflight(findings=Findings(limits.max_findings), release=release)
-    named = each_once([root for one in names for root in log_dirs_at(Path(one))], result.findings.add)
+    named = each_once(
+        [root for one in names for root in log_dirs_at(Path(one))], result.findings.add, holds_renamed=True
+    )
     if not named:
         raise ValueError("name at least one log dir")
     now_ms = parse_milliseconds("now", "now" if now is None else now)
@@ -374,6 +376,19 @@ def _add_log_dirs(
     return {one for one in others if kind_of(one) != "directory"}
 
 
+def _names_any(plan: LoadPlan, column: Literal["producer_id", "partition_leader_epoch"]) -> bool | None:
+    """Whether a batch of a log has a producer, or a leader epoch, as none of v0 and v1 has; None if it is damaged.
+
+    A broker that stops leaves a snapshot and the epochs of each log, so this is asked for few. The newest segments are
+    read first.
+    """
+    try:
+        tables = itertools.chain.from_iterable(segment.iter_batches() for segment in reversed(plan.partition.segments))
+        return any(bool((getattr(table, column) >= 0).any()) for table in tables)
+    except KafkalogError:
+        return None
+
+
 def _consumed(loads: list[_Load]) -> Iterator[_Load]:
     """Yield the loads in order, and keep none: each holds a plan with all segments of its partition."""
     loads.reverse()
@@ -529,7 +544,11 @@ class _Load:
             return
         # a segment that is recovered gets a snapshot, from which the rest is replayed
         is_replayed = not plan.is_clean or plan.recovered or plan.snapshots()
-        if not is_replayed and row.log_end_offset > row.log_start_offset and row.n_bytes:
+        if (
+            not is_replayed
+            and row.log_end_offset > row.log_start_offset
+            and _names_any(plan, "producer_id") is not False
+        ):
             row.remarks.append("no producer snapshot: the broker loses the state of producers")
         if row.n_bytes and (lack := self._lack_of_epochs()) is not None:
             row.remarks.append(f"{lack}: the broker finds only the epochs of recovered segments")
@@ -538,17 +557,13 @@ class _Load:
 
     def _lack_of_epochs(self) -> str | None:
         """What is wrong with the leader epoch checkpoint if it has no epoch, and batches have; None if it has."""
-        partition = self.plan.partition
+        has_epochs = partial(_names_any, self.plan, "partition_leader_epoch")
         if kf.LEADER_EPOCH_CHECKPOINT not in self.plan.files.names:
-            return "no leader epoch checkpoint"
+            return None if has_epochs() is False else "no leader epoch checkpoint"
         if (size_if_there(self.plan.path / kf.LEADER_EPOCH_CHECKPOINT) or 0) > _EMPTY_CHECKPOINT_BYTES:
             return None
-        try:
-            first = next(partition.iter_batches(), None)
-        except KafkalogError:
-            return None  # the start fails on it
-        is_lost = first is not None and bool((first.batches.partition_leader_epoch >= 0).any())
-        return "no epoch in the leader epoch checkpoint" if is_lost else None
+        # the start fails on a damaged one
+        return "no epoch in the leader epoch checkpoint" if has_epochs() else None
 
     def _add_unreadable(self, row: PartitionPlan, findings: Findings) -> None:
         """Add segments that cannot be read here: the user of the broker may read them."""

@@ -395,3 +395,15 @@ def test_a_segment_on_which_the_broker_does_not_start_loses_nothing(tmp_path, ca
     for command in (["preflight"], ["recover", "-o", str(tmp_path / "out")]):
         assert main([command[0], str(tmp_path / "t-0"), *command[1:]]) == 1
         assert "lost:" not in capsys.readouterr().err
+
+
+def test_logs_of_v0_and_v1_lose_no_producers_and_no_epochs(log_dir_copy):
+    """Their batches have neither, so a start without a snapshot or a checkpoint forgets nothing."""
+    for name, forgets in (("p-v1-lz4-0", []), ("p-v0v1v2-mixed-0", ["epochs"]), ("p-txn-0", ["producers", "epochs"])):
+        partition = log_dir_copy / name
+        for path in (*partition.glob("*.snapshot"), *partition.glob("leader-epoch-checkpoint")):
+            path.unlink()
+        [plan] = kafkalog.preflight(partition, clean=True).partitions
+        said = [what for what in ("producers", "epochs") if any(what in remark for remark in plan.remarks)]
+        assert said == forgets, (name, plan.remarks)
+        assert (plan.verdict == "starts") == (not forgets)
