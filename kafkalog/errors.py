@@ -350,6 +350,8 @@ class Finding(JsonFields):
     """Transaction markers lost there, as headers show them; they are no records."""
     n_returned: int = 0
     """Records that another finding counts as lost, and of which a copy is returned. A sum of losses excludes them."""
+    n_intact: int = 0
+    """Of the records lost, those in intact batches that a broker deletes. `salvage` and `boot` keep them."""
 
     def __str__(self) -> str:
         return _described(self)
@@ -430,6 +432,8 @@ class Loss(JsonFields):
     """Range of offsets that includes all losses, as far as known."""
     n_markers: int = 0
     """Transaction markers lost, as headers show them; they are no records."""
+    n_intact: int = 0
+    """Of the records lost, those in intact batches that a broker deletes. `salvage` and `boot` keep them."""
     _n_lost: int = field(default=0, init=False, repr=False, compare=False)
     _n_returned: int = field(default=0, init=False, repr=False, compare=False)
     _json_without = ("_n_lost", "_n_returned")
@@ -452,6 +456,7 @@ class Loss(JsonFields):
             self._n_lost = min(self._n_lost, self.last_offset + 1 - self.first_offset)
         # copies may be found before the loss that they make up for
         self.n_records = max(self._n_lost - self._n_returned, 0)
+        self.n_intact = min(self.n_intact + finding.n_intact, self.n_records)
 
     def __str__(self) -> str:
         text = f"{'at most ' * (self.certainty == 'at_most')}{counted(self.n_records, 'record')}"
@@ -461,9 +466,10 @@ class Loss(JsonFields):
         if self.n_markers:
             text = f"{text} and " if self.n_records or self.n_unknown else ""
             text += lost_markers(self.n_markers)
-        if self.last_offset is None:
-            return text
-        return f"{text}, offsets {offset_range(self.first_offset, self.last_offset + 1)}"
+        if self.last_offset is not None:
+            text = f"{text}, offsets {offset_range(self.first_offset, self.last_offset + 1)}"
+        is_all = self.n_intact == self.n_records and not self.n_unknown
+        return text + intact_records(self.n_intact, is_all=is_all)
 
 
 _CERTAINTIES: Final = (None, "exact", "header", "at_most")
@@ -475,6 +481,11 @@ def lost_markers(n: int) -> str:
         f"{counted(n, 'transaction marker')} (read_committed consumers wait for its transaction, or see its records"
         " differently)"
     )
+
+
+def intact_records(n: int, *, is_all: bool) -> str:
+    """How many of the records lost are in intact batches, as the end of a line about the loss."""
+    return f", {'all' if is_all else f'{n:,}'} of them in intact batches" if n else ""
 
 
 def add_loss(losses: dict[str, Loss], finding: Finding) -> None:

@@ -92,6 +92,8 @@ problem: @survey.startup_root.StartProblem
 segment_plan: @survey.startup.SegmentPlan
 rebuilt_file: @survey.startup.RebuiltFile
 partition_plan: @survey.startup.PartitionPlan
+recovered: kind =total, path text, ok bool, n_bytes_lost int, is_clean bool, checkpoints [text], findings [finding],
+    n_more_findings int, problems [problem], n_backup_files int, is_written bool, log_dirs [text], next [next_step]
 compacted_partition: @repair.compacting.compacted_partitions.CompactedPartition
 preflight: @repair.recovering.recovered_partitions.Preflight
 next_step: @survey.next_steps.NextStep
@@ -161,7 +163,7 @@ OUTPUTS: Final = {
     "verify": "verified_segment | verified_partition | verified_values | verified",
     "tiered": "remote_storage",
     "preflight": "preflight",
-    "recover": "partition_plan",
+    "recover": "partition_plan | recovered",
     "truncate": "partition_plan",
     "trim": "partition_plan",
     "compact": "compacted_partition",

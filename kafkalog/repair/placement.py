@@ -308,7 +308,11 @@ class InPlaceOutput(PartitionOutput):
         return self._staged
 
     def _keep_old_files(self) -> None:
-        for name in [*self._removed, *self._put]:
+        names = dict.fromkeys([*self._removed, *self._put])
+        if any(name.endswith(kf.LOG_SUFFIX) for name in names):
+            # without it, batches that are cut could not be joined to the rest of the log
+            names[kf.LEADER_EPOCH_CHECKPOINT] = None
+        for name in names:
             self._backup.keep_existing(self._directory / name, f"{self._directory.name}/{name}")
         # durable before the first change: a crash must not take both the old file and the new
         self._backup.sync()

@@ -236,7 +236,9 @@ class Contents:
             self.findings.n_more += verified.n_more_findings
             self.findings.n_damage += verified.n_more_findings
             for lost in verified.losses:
-                self.row("losses", **lost.as_dict())
+                row = lost.as_dict()
+                del row["n_intact"]  # what cannot be read is not intact
+                self.row("losses", **row)
             partition = partitions.pop(verified.path, None)
             if partition is None or _is_removed(partition):
                 continue

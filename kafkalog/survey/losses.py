@@ -18,7 +18,7 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import Certainty, Finding, KafkalogError, Loss, Reason, lost_markers
+from kafkalog.errors import Certainty, Finding, KafkalogError, Loss, Reason, intact_records, lost_markers
 from kafkalog.html import JsonFields, PartsReport
 from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
@@ -62,6 +62,8 @@ class Lost(JsonFields):
     reason: Reason
     n_markers: int = 0
     """Transaction markers lost, as headers show them; they are no records."""
+    n_intact: int = 0
+    """Of the records, those in intact batches that a broker deletes. `salvage` and `boot` keep them."""
 
     @classmethod
     def of(cls, finding: Finding) -> Lost | None:
@@ -83,6 +85,7 @@ class Lost(JsonFields):
             n_bytes,
             finding.reason,
             finding.n_markers,
+            finding.n_intact,
         )
 
     def to_finding(self, detail: str) -> Finding:
@@ -97,11 +100,13 @@ class Lost(JsonFields):
             n_records=self.n_records,
             certainty=self.certainty,
             n_markers=self.n_markers,
+            n_intact=self.n_intact,
         )
 
     def __str__(self) -> str:
         """One line: the offsets, the number of records, and the reason."""
         n = records_lost(self.n_records, self.certainty, self.n_markers)
+        n += intact_records(self.n_intact, is_all=self.n_intact == self.n_records)
         return f"offsets {offset_range(self.first_offset, self.end_offset)}, {n} ({self.reason.value})"
 
 
@@ -168,10 +173,11 @@ def _without(lost: Lost, start: int, end: int) -> list[Lost]:
         return [lost]
     parts = [(low, high) for low, high in ((first, start), (end, last)) if low < high]
     n_bytes = [lost.n_bytes, 0]
-    return [
+    rest = [
         replace(lost, first_offset=low, end_offset=high, n_records=_at_most(lost.n_records, high - low), n_bytes=n)
         for (low, high), n in zip(parts, n_bytes, strict=False)
     ]
+    return [replace(one, n_intact=min(one.n_intact, one.n_records or 0)) for one in rest]
 
 
 def _at_most(n_records: int | None, n_offsets: int) -> int | None:
@@ -190,7 +196,7 @@ def total(losses: Iterable[Lost]) -> Loss:
     for one in losses:
         last = None if one.end_offset is None else one.end_offset - 1
         found = Finding(one.reason, base_offset=one.first_offset, last_offset=last, n_records=one.n_records)
-        loss.add(replace(found, certainty=one.certainty, n_markers=one.n_markers))
+        loss.add(replace(found, certainty=one.certainty, n_markers=one.n_markers, n_intact=one.n_intact))
     return loss
 
 
@@ -215,7 +221,8 @@ def _join(before: Lost, after: Lost, reached: int) -> Lost:
     certainty = None if n_records is None else certainty
     n_bytes = before.n_bytes + after.n_bytes
     found = replace(before, end_offset=end, n_records=n_records, certainty=certainty, n_bytes=n_bytes)
-    return replace(found, n_markers=n_markers)
+    n_intact = before.n_intact + after.n_intact
+    return replace(found, n_markers=n_markers, n_intact=n_intact if n_records is None else min(n_intact, n_records))
 
 
 _CERTAINTIES: Final = (None, "exact", "header", "at_most")
@@ -472,5 +479,6 @@ def remains(
         found = Finding(reason, detail, path, start, base_offset=first, last_offset=last, n_records=n_records)
         # with records, most markers end transactions that are cut, too
         n_markers = 0 if n_records else n_markers
-        lost.append(replace(found, certainty="exact" if is_exact else "at_most", n_markers=n_markers))
+        found = replace(found, n_markers=n_markers, n_intact=n_records)
+        lost.append(replace(found, certainty="exact" if is_exact else "at_most"))
     return contents, lost

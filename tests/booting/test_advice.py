@@ -78,8 +78,9 @@ def test_advice_leads_to_all_that_is_intact(tmp_path, capsys, first, damage):
 def test_recovery_and_comparison_lead_to_what_they_did_not_read(tmp_path, capsys):
     good, disk = tmp_path / "good", tmp_path / "disk"
     replica(good, LOG, bases=(0, 6, 12, 18))
-    flip(replica(disk, LOG, bases=(0, 6, 12, 18)))
-    (disk / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 24\n")
+    replica(tmp_path / "killed", LOG, bases=(0, 6, 12, 18))
+    kafkalog.recover(tmp_path / "killed", disk)
+    flip(disk / "t-0")
     check = ["kafkalog", "verify", str(disk)]
     assert [[*step.command] for step in kafkalog.recover(disk, dry_run=True).next] == [check]
     assert advice(["kafkalog", "diff", "--content", str(good), str(disk)], capsys) == [check]

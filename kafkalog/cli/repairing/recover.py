@@ -31,7 +31,8 @@ recover writes a missing partition.metadata with the topic id of the cluster's m
 broker sets the partition aside (-stray), and its records count as lost.
 
 recover refuses a log dir with a running broker. It prints a line per changed partition. If a partition cannot be
-recovered, it stays unchanged or is left out of the copy, and recover writes no marker. A segment with offsets that are
+recovered, it stays unchanged or is left out of the copy, and recover writes no marker. If records are lost, recover
+prints how many of them are in intact batches, and the boot command that keeps these. A segment with offsets that are
 more than 2^31 apart is left to the broker, which splits it at its start; there is no marker then, either.""",
     examples="""\
   kafkalog recover /var/lib/kafka --dry-run
@@ -39,7 +40,7 @@ more than 2^31 apart is left to the broker, which splits it at its start; there 
   kafkalog recover /mnt/disk -o /new/disk/kafka
   kafkalog recover /mnt/disk/orders-0 -o /tmp/orders-0 --all --json""",
     options="""
-  --json    an object per partition
+  --json    an object per partition, then one of all
   @limits
   @output needs --backup
 how:
@@ -79,6 +80,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     on_partition.finish()
     console.all_findings(report.findings)
     console.losses({row.path: row.loss for row in report.partitions if row.losses})
+    total = {name: value for name, value in report.as_dict().items() if name != "partitions"}
+    console.show([{"kind": "total", "path": args.paths[0], "ok": report.ok, **total}], ())
     sum_up(report, args, console)
 
 
@@ -113,7 +116,9 @@ def sum_up(report: RecoveryReport, args: argparse.Namespace, console: Console) -
     if report.checkpoints:
         console.note(f"written: {', '.join(report.checkpoints)}")
     if report.n_backup_files:
-        console.note(f"{counted(report.n_backup_files, 'old file')} kept in {args.backup}; delete it after a check")
+        n_intact = sum(row.loss.n_intact for row in report.partitions)
+        what = "keep it: it has the intact batches that were cut" if n_intact else "delete it after a check"
+        console.note(f"{counted(report.n_backup_files, 'old file')} kept in {args.backup}; {what}")
     console.next_steps(report.next)
 
 

@@ -113,6 +113,7 @@ class Rebuilder:
         self._report, self._target, self._is_in_place, self._damaged = report, target, is_in_place, damaged
         self._limits, self._progress, self._on_file = limits, progress, on_file
         self._failed: list[KafkalogError] = []
+        self._reported: set[Finding] = set()
         self._configs = {} if configs is None else configs
 
     def plan(
@@ -183,9 +184,15 @@ class Rebuilder:
         except KafkalogError as error:
             why, problem = f"{segment.path.name} before it could not be read to its end", error.to_finding()
             self._stop(work, segment, problem, f"{why} ({problem.reason.value})")
-            self._report.findings.add(problem)
+            self._find(problem)
             return
         self._take(work, found)
+
+    def _find(self, finding: Finding) -> None:
+        """Report a finding about a segment once: a segment is read again for the producers of each that follows."""
+        if finding not in self._reported:
+            self._reported.add(finding)
+            self._report.findings.add(finding)
 
     def _recover(self, work: Work, segment: Segment) -> RecoveredSegment:
         with_producers = work.needs_producers or not _REPLAYED.isdisjoint(work.kinds)
@@ -224,7 +231,7 @@ class Rebuilder:
         found.drop_entries()
         if found.finding is not None:
             is_shortened = self._is_in_place and any(one.change == "changed" for one in self._report.files[n_files:])
-            self._report.findings.add(_shortened(found.finding) if is_shortened else found.finding)
+            self._find(_shortened(found.finding) if is_shortened else found.finding)
             if (found.is_cut and base not in work.passes) or found.is_emptied:
                 why = f"a broker's recovery deletes it, because of the damage in {found.segment.path.name}"
                 self._stop(work, found.segment, found.finding, why)
@@ -392,7 +399,7 @@ class Rebuilder:
         bases = {one.base_offset for one in partition.segments}
 
         def report(error: KafkalogError) -> None:
-            self._report.findings.add(error.to_finding(damage=isinstance(error, SidecarError)))
+            self._find(error.to_finding(damage=isinstance(error, SidecarError)))
 
         # one at the log start offset is deleted by a broker, not loaded (ProducerStateManager.truncateAndReload)
         start = partition.log_start_offset + 1

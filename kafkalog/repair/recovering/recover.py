@@ -35,6 +35,7 @@ from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import local_path, parent_of, refuse_url
+from kafkalog.survey.next_steps import log_dirs_of
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
 from kafkalog.survey.startup import PartitionPlan, SegmentAction, SegmentPlan
 from kafkalog.survey.startup_end import end_as_loaded, split_bases
@@ -161,6 +162,7 @@ def recover(
     # for a copy, too: files that a broker writes to meanwhile are no state to recover
     refuse_if_locked([log_dir])
     report = RecoveryReport(is_written=not dry_run, findings=Findings(limits.max_findings))
+    report.log_dirs = log_dirs_of([log_dir, *([] if dry_run or backup is None else [backup])])
     plans = plan_recovery(root, report, all_segments=all_segments, limits=limits)
     ids = replace(TopicIds.of([plan.path for plan in plans], metadata, limits), is_log_dir=log_dir == root)
     # recovery writes those files again, or counts them as a partition that it cannot recover

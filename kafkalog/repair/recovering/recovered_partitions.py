@@ -31,6 +31,8 @@ class RecoveryReport(PartitionsReport, JsonFields):
     """Files that are in the backup."""
     is_written: bool = False
     """False after a dry run."""
+    log_dirs: list[str] = field(default_factory=list)
+    """Of `recover`: where all that was there before still is. After a change in place, the backup is one of two."""
 
     def add(self, row: PartitionPlan) -> None:
         """Take the row of a partition. Its problem and damage are findings, in place of others about the same bytes."""
@@ -65,8 +67,15 @@ class RecoveryReport(PartitionsReport, JsonFields):
 
     @property
     def next(self) -> list[NextStep]:
-        """The check of what was not read, or not recovered; empty if all was."""
-        unread = [one for one in self.partitions if one.problem is not None or one.count("kept")]
+        """What serves the intact batches that a broker deletes; else the check of what was not read.
+
+        Empty if all was read, and nothing is damaged or lost.
+        """
+        if not self.log_dirs or _is_limited(self):
+            return []
+        if not self.ok:
+            return [boot_step(self.log_dirs)]
+        unread = [one for one in self.partitions if one.count("kept")]
         why = (
             "recovery reads no segment before the recovery point, as a broker: verify shows damage there, which remains"
         )
@@ -120,12 +129,6 @@ class Preflight(PartitionsReport, JsonFields):
             self.findings.add(finding)
 
     @property
-    def _is_limited(self) -> bool:
-        """Whether nothing but limits is in the way: with larger ones there may be nothing to do."""
-        damage = [one for one in self.findings.rows if one.damage]
-        return bool(damage) and all(one.is_limit for one in damage) and not (self.losses or self.problems)
-
-    @property
     def next(self) -> list[NextStep]:
         """What to do instead of a start that loses something or fails, or on which all topics were set apart.
 
@@ -135,7 +138,7 @@ class Preflight(PartitionsReport, JsonFields):
         is_harmless = replace(self, problems=[one for one in self.problems if not one.is_configured]).ok
         # what an empty disk had may be on the others
         has_blank = any(one.reason is Reason.NOT_KAFKA for one in self.findings.rows)
-        if not self.log_dirs or self._is_limited or (is_harmless and not (are_set_apart(paths) or has_blank)):
+        if not self.log_dirs or _is_limited(self) or (is_harmless and not (are_set_apart(paths) or has_blank)):
             return []
         has_strays = any(map(is_stray, paths))
         return [boot_step(self.log_dirs, self.release, metadata=self.metadata, has_strays=has_strays)]
@@ -171,6 +174,12 @@ class Preflight(PartitionsReport, JsonFields):
         how = "clean" if self.is_clean else "unclean"
         lost = f", {counted(self.n_bytes_lost, 'byte')} lost" if self.n_bytes_lost else ""
         return f"Preflight({counted(len(self.partitions), 'partition')}, {how} start: {self.verdict}{lost})"
+
+
+def _is_limited(result: RecoveryReport | Preflight) -> bool:
+    """Whether nothing but limits is in the way: with larger ones there may be nothing to do."""
+    damage = [one for one in result.findings.rows if one.damage]
+    return bool(damage) and all(one.is_limit for one in damage) and not (result.losses or result.problems)
 
 
 _INDEX_BYTES = 10_485_760
