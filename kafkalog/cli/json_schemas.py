@@ -97,14 +97,14 @@ recovered: kind =total, path text, ok bool, n_bytes_lost int, is_clean bool, che
 compacted_partition: @repair.compacting.compacted_partitions.CompactedPartition
 preflight: @repair.recovering.recovered_partitions.Preflight
 next_step: @survey.next_steps.NextStep
-salvage: @repair.salvaging.salvaged_partitions.SalvageReport
+salvage: @repair.salvaging.salvaged_partitions.SalvageReport, next [next_step]
 salvaged_partition: @repair.salvaging.salvaged_partitions.SalvagedPartition, output text?, start_offset int?,
     end_offset int?, open_transactions [[int]], transactions_without_marker [[int]]
 salvaged_segment: @repair.salvaging.salvaged_partitions.SalvagedSegment
 evidence_file: @repair.salvaging.salvaged_partitions.EvidenceFile
 hole: @repair.salvaging.salvaged_partitions.LostRange, open_transactions [[int]]
 piece: @repair.salvaging.salvaged_partitions.LostPiece
-merge: @repair.merging.merged_partitions.MergeReport
+merge: @repair.merging.merged_partitions.MergeReport, next [next_step]
 merged_partition: @repair.merging.merged_partitions.MergedPartition, leader text?
 merged_copy: @repair.merging.merged_partitions.MergedReplica, last_epoch int?
 merged_range: @repair.merging.merged_partitions.MergedRange, leader_epochs [int]?

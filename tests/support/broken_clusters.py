@@ -183,9 +183,10 @@ def do_damage(cluster, kind, number, name):
 
 def intact_batches(cluster, folder, branches):
     """The batches of any history that a copy still has, as they were."""
-    data = b"".join(path.read_bytes() for path in cluster.logs(folder))
+    # a batch whose last byte is cut off would go on in the next file
+    files = [path.read_bytes() for path in cluster.logs(folder)]
     known = {one.data: one for branch in branches for one in branch}
-    return {one for text, one in known.items() if text in data}
+    return {one for text, one in known.items() if any(text in data for data in files)}
 
 
 def said(report, name):
@@ -440,3 +441,32 @@ KINDS = (
     *(leave_files_of_the_cleaner, garble_checkpoints),
 )
 """What happens to disks, to the files of a partition and to their bytes."""
+
+
+def wrong_epochs(cluster, folder):
+    """A file of leader epochs without the first ones, or with other starts."""
+    keep_proofs(cluster, folder.name)
+    topic, number = folder.name.removesuffix("-0"), cluster.disks.index(folder.parent)
+    entries = checkpoint_of(cluster.branches[topic][cluster.copies[number, topic]])
+    changed = [entries[1:], entries[:1], [(epoch, start + 1) for epoch, start in entries]]
+    entries = cluster.rng.choice(changed)
+    lines = ["0", str(len(entries)), *(f"{epoch} {start}" for epoch, start in entries)]
+    (folder / kf.LEADER_EPOCH_CHECKPOINT).write_text("\n".join(lines) + "\n")
+
+
+def flip_metadata(cluster, folder):
+    """A bit of the metadata log."""
+    path = cluster.rng.choice(cluster.logs(folder.parent / kf.METADATA_DIRECTORY))
+    data = bytearray(path.read_bytes())
+    data[cluster.rng.randrange(len(data))] ^= 1 << cluster.rng.randrange(8)
+    path.write_bytes(data)
+
+
+def cut_metadata(cluster, folder):
+    """The metadata log ends early."""
+    path = cluster.logs(folder.parent / kf.METADATA_DIRECTORY)[-1]
+    path.write_bytes(path.read_bytes()[: cluster.rng.randrange(path.stat().st_size)])
+
+
+OTHER_KINDS = (wrong_epochs, flip_metadata, cut_metadata)
+"""What happens to the files that say what a log belongs to."""

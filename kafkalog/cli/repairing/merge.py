@@ -32,7 +32,7 @@ A crash leaves the output absent or complete.""",
   kafkalog merge /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -t orders -o /new/merged
   kafkalog merge /mnt/broker-1 /mnt/broker-2 --dry-run --json""",
     options="""
-  --json    the report as one JSON object, as in merge.json
+  --json    the report as one JSON object, as in merge.json, with the next command
   @limits
 output (one is required):
   | -o --output DIR    write to this new directory, outside of any log dir

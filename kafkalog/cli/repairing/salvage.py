@@ -31,7 +31,7 @@ A batch must have a valid checksum, and its offsets and leader epoch must agree 
 a wrong place and batches inside a record's value are suspects; they go to quarantine. Kept, lost, suspect and padding
 bytes add up to the size of each segment. A batch with a valid checksum that no reader can decode is kept and reported.
 
-salvage prints the report. The exit code is 1 if something is lost.
+salvage prints the report. The exit code is 1 if something is lost; then the next command is printed, too.
 
 A crash leaves the output absent or complete.""",
     examples="""\
@@ -41,7 +41,7 @@ A crash leaves the output absent or complete.""",
     options="""
   --threads N [1]    segments to read at a time (default: 1)
   --metadata DIR    a log dir with __cluster_metadata-0, such as another disk of the broker, for topic ids
-  --json    the report as one JSON object, as in salvage.json
+  --json    the report as one JSON object, as in salvage.json, with the next command
   @limits
 output (one is required):
   | -o --output DIR    write to this new directory, outside of any log dir
@@ -66,7 +66,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
 def show_report(report: SalvageReport | MergeReport, console: Console) -> None:
     """Print a report as lines or as one object, and its findings."""
     console.progress.close()
-    console.show([report], report.lines())
+    console.show([{**report.as_dict(), "next": [step.as_dict() for step in report.next]}], report.lines())
     console.all_findings(report.findings)
+    console.next_steps(report.next)
     if not report.partitions:
         console.note(NO_PARTITION_MATCHES)

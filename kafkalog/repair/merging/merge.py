@@ -32,7 +32,7 @@ from kafkalog.repair.merging.merged_partitions import MergedPartition, MergeRepo
 from kafkalog.repair.rescue.plan import LogPlan
 from kafkalog.repair.rescue.replica import read_replica
 from kafkalog.repair.rescue.writing import PlanWriter
-from kafkalog.repair.salvaging.salvage import write_origin, write_report
+from kafkalog.repair.salvaging.salvage import intact_in, write_origin, write_report
 from kafkalog.storage.atomic import check_free
 from kafkalog.storage.location import Place, parent_of, refuse_url
 from kafkalog.storage.output_paths import named_partition
@@ -136,6 +136,7 @@ def merge(
     if not groups:
         return report
     lone = None if output is None else named_partition(output, is_one=are_partitions)
+    report.log_dirs = intact_in(output, chain.from_iterable(groups.values()))
     if lone is not None:
         groups = {lone: next(iter(groups.values()))}
     with contextlib.ExitStack() as stack:

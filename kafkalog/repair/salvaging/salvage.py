@@ -127,6 +127,7 @@ def salvage(
     if not chosen:
         return report
     check_paths(opened, chosen, output=output, dry_run=dry_run)
+    report.log_dirs = intact_in(output, [one for one, _ in chosen])
     target = Path() if output is None else Path(output)
     if not dry_run:
         check_free(target)
@@ -160,6 +161,13 @@ def salvage(
                     with staged.create(kf.META_PROPERTIES) as file:
                         file.write(properties)
     return report
+
+
+def intact_in(output: str | os.PathLike[str] | None, partitions: Iterable[Partition]) -> list[str]:
+    """Where the intact batches of partitions are: in the output, or without one in their log dirs."""
+    if output is not None:
+        return [os.path.abspath(output)]
+    return list(dict.fromkeys(str(parent_of(one.path.absolute())) for one in partitions))
 
 
 def _topic_ids(

@@ -8,7 +8,9 @@ from typing import Any
 
 from kafkalog.errors import DEFAULT_LIMITS, LIMIT_NAMES, Certainty, Finding, Findings, Reason
 from kafkalog.html import JsonFields, PartsReport
+from kafkalog.storage.location import is_url
 from kafkalog.survey.losses import Lost, PartitionsReport, records_lost
+from kafkalog.survey.next_steps import NextStep, boot_step
 from kafkalog.text import counted, offset_range
 
 
@@ -171,12 +173,22 @@ class CopyReport(PartsReport, JsonFields):
     """What an operation made that copies intact batches. It has no time: equal sources give equal reports."""
 
     _json_properties = ("ok",)
+    _json_without = ("log_dirs",)
 
     partitions: list[Any] = field(default_factory=list)
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
     """What is lost, and files that could not be read."""
     is_written: bool = False
     """False after a dry run."""
+    log_dirs: list[str] = field(default_factory=list)
+    """Where the intact batches are: the output, or the sources after a dry run."""
+
+    @property
+    def next(self) -> list[NextStep]:
+        """What serves the intact batches after a loss; empty if nothing is lost, or a limit left batches out."""
+        damage = [one for one in self.findings.rows if one.damage]
+        is_local = self.log_dirs and not any(map(is_url, self.log_dirs))
+        return [boot_step(self.log_dirs)] if is_local and not all(one.is_limit for one in damage) else []
 
     @property
     def ok(self) -> bool:

@@ -131,8 +131,9 @@ def test_damage_is_said_and_counted(log_dir, tmp_path, capsys):
     assert json.loads((tmp_path / "report.json").read_text())["findings"][0]["reason"] == "crc_mismatch"
     code, out, _ = run_recover(capsys, log_dir, "--in-place", "--backup", tmp_path / "old", "--json")
     assert code == 1
-    rows = [json.loads(line) for line in out.splitlines()]
+    *rows, total = [json.loads(line) for line in out.splitlines()]
     assert [(row["topic"], row["n_bytes_lost"] > 0) for row in rows] == [("p-multi", False), ("p-txn", True)]
+    assert total["n_bytes_lost"] == rows[1]["n_bytes_lost"]
     assert (tmp_path / "old" / "p-txn-0" / log.name).read_bytes() == data
     code, _, err = run_recover(capsys, log_dir, "--dry-run")
     assert (code, "0 segments" in err) == (0, True)

@@ -186,6 +186,8 @@ def test_the_command_prints_the_report_and_ends_with_1_if_something_is_lost(tmp_
     assert main(["salvage", str(partition), "-o", str(tmp_path / "out"), "--json"]) == 1
     captured = capsys.readouterr()
     said = json.loads(captured.out)
+    (step,) = said.pop("next")
+    assert step["command"][:3] == ["kafkalog", "boot", str(tmp_path / "out")]
     assert said == json.loads((tmp_path / "out" / "salvage.json").read_text())
     assert said["partitions"][0]["lost"][0]["reason"] == "crc_mismatch"
     assert "crc_mismatch" in captured.err
