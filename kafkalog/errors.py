@@ -366,6 +366,11 @@ class Finding(JsonFields):
         return self.damage and (is_whole or self.reason is Reason.COMPRESSED_FILE or self.is_limit)
 
     @property
+    def is_torn(self) -> bool:
+        """Whether it is about what a crash leaves at the end of a log: an incomplete batch, or zeros."""
+        return self.reason in (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
+
+    @property
     def is_limit(self) -> bool:
         """Whether more than a limit allows was not read; it may be intact."""
         return self.damage and self.reason in LIMIT_NAMES

@@ -189,7 +189,8 @@ INTERNAL_TOPICS: Final = frozenset(
 SCHEMAS_TOPIC: Final = "_schemas"
 """The default of `kafkastore.topic`, in which a Confluent Schema Registry keeps its schemas."""
 
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+TOPIC_PATTERN: Final = "[a-zA-Z0-9._-]{1,249}"
+_TOPIC = re.compile(TOPIC_PATTERN)
 RENAMED_KINDS: Final = ("delete", "future", "stray")
 """Suffixes after ``-`` of partition directories that a broker has renamed (`LocalLog.logDirNameWithSuffix`)."""
 _SUFFIXED = re.compile(rf"(?P<name>.+)\.(?P<id>[^.]*)-(?P<kind>{'|'.join(RENAMED_KINDS)})")
@@ -214,6 +215,10 @@ class TopicPartition(NamedTuple):
 
 partition_order: Final = attrgetter("topic", "partition")
 """The key that sorts rows by their `topic` and `partition` as `TopicPartition` sorts."""
+
+
+SEQUENCE_MASK: Final = 0x7FFFFFFF
+"""Sequence numbers wrap from 2^31 - 1 to 0, as in `DefaultRecordBatch.incrementSequence`."""
 
 
 class PartitionDirectory(NamedTuple):

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 MILLISECONDS: Final = {
     "ms": 1,
@@ -85,19 +89,40 @@ def number_ranges(numbers: Sequence[int], most: int = 8) -> str:
 
 
 def iso_seconds(timestamp: int | None) -> str:
-    """Format milliseconds as UTC in whole seconds; ``-`` for none."""
-    if timestamp is None or timestamp < 0:
-        return "-"
-    try:
-        return (_EPOCH + timedelta(milliseconds=timestamp)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except OverflowError:
-        return f"{timestamp}ms"
+    """Format milliseconds as UTC in whole seconds; ``-`` for None and -1, which are no times.
+
+    >>> iso_seconds(0), iso_seconds(None), iso_seconds(253402300800000)
+    ('1970-01-01T00:00:00Z', '-', '10000-01-01T00:00:00Z')
+    """
+    return "-" if timestamp is None else re.sub(r"\.\d{3}Z$", "Z", iso_milliseconds(timestamp))
 
 
 def iso_milliseconds(timestamp: int) -> str:
-    """Format milliseconds as UTC with three decimals; ``-`` for none."""
-    whole = iso_seconds(timestamp)
-    return f"{whole[:-1]}.{timestamp % 1000:03d}Z" if whole.endswith("Z") else whole
+    """Format milliseconds as UTC with three decimals, as `iso_times` does with many; ``-`` for -1, which is no time.
+
+    >>> iso_milliseconds(0), iso_milliseconds(-1), iso_milliseconds(-5)
+    ('1970-01-01T00:00:00.000Z', '-', '1969-12-31T23:59:59.995Z')
+    """
+    if timestamp == -1:
+        return "-"
+    try:
+        return (_EPOCH + timedelta(milliseconds=timestamp)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        import numpy as np  # whose years have more digits than Python's
+
+        return iso_times(np.array([timestamp], np.int64))[0]
+
+
+def iso_times(times: npt.NDArray[np.int64]) -> list[str]:
+    """Milliseconds as times in UTC with milliseconds, ``-`` for -1, which is no time."""
+    import numpy as np
+
+    texts = np.datetime_as_string(times.astype("datetime64[ms]"), unit="ms").tolist()
+    # the least number is no time to NumPy
+    return [
+        "-" if time == -1 else f"{text}Z" if text != "NaT" else f"{time}ms"
+        for text, time in zip(texts, times.tolist(), strict=True)
+    ]
 
 
 def human_bytes(n: int) -> str:
@@ -112,3 +137,15 @@ def human_bytes(n: int) -> str:
             break
         size /= 1024
     return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def parse_bytes(text: str) -> int:
+    """Parse a number of bytes or things, with an optional K, M or G (powers of 1024).
+
+    >>> parse_bytes("64M"), parse_bytes("1_000")
+    (67108864, 1000)
+    """
+    match = re.fullmatch(r"\s*([0-9][0-9_]*)\s*([kKmMgG]?)(?:i?[bB])?\s*", text)
+    if match is None:
+        raise ValueError(f"not a number: {text!r}")
+    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]

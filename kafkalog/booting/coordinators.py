@@ -24,6 +24,7 @@ from kafkalog.interchange.file_types import TEXT_FORMATS, file_type
 from kafkalog.log.log_dir import LogDir
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.protocol.encoder import encode_keyed_record
+from kafkalog.protocol.printed import java_hash
 from kafkalog.records.byte_columns import BinaryColumn
 from kafkalog.records.columns import RecordColumns
 from kafkalog.system_topics.coordinator_load import load_failures
@@ -148,9 +149,7 @@ def coordinator_partition(name: str, n_partitions: int) -> int:
 
     Source: Utils.abs(String.hashCode()) % partitions, GroupCoordinatorService.partitionFor, Kafka 4.3.
     """
-    number = 0
-    for unit in np.frombuffer(name.encode("utf-16-be", "surrogatepass"), ">u2").tolist():
-        number = (31 * number + unit) & 0xFFFFFFFF
+    number = java_hash(name)
     number -= (number >> 31) << 32
     # Java has no positive number for the smallest one
     return 0 if number == -(2**31) else abs(number) % n_partitions

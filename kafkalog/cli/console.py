@@ -47,8 +47,6 @@ _CALM: Final = ("note", "next")
 MAX_DAMAGE_LINES: Final = 50
 """The most findings printed without -v; with it all are."""
 
-TORN_TAIL: Final = frozenset({"partial_tail", "zero_fill"})
-
 
 class Console:
     """The output of a command, and the exit code so far.
@@ -199,7 +197,7 @@ class Console:
         for finding in findings:
             code = self._count(finding)
             if code is Exit.GOOD:
-                (self.detail if finding.reason in TORN_TAIL else self.note)(str(finding))
+                (self.detail if finding.is_torn else self.note)(str(finding))
             # a disk that is failing may have a finding in each batch
             elif self._n_printed < MAX_DAMAGE_LINES or self.verbose:
                 self._n_printed += 1

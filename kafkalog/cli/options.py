@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from kafkalog.cli.commands import LOCAL, SUMMARIES
 from kafkalog.cli.exits import EXIT_CODES_HELP, UsageError
 from kafkalog.cli.parser import Parser
-from kafkalog.cli.text import parse_bytes
+from kafkalog.text import parse_bytes
 
 if TYPE_CHECKING:
     from kafkalog.cli.console import Console

@@ -86,7 +86,9 @@ def path_of(args: argparse.Namespace) -> str | list[str]:
 
 def is_quarantine(args: argparse.Namespace) -> bool:
     """Whether the paths are quarantine files of `salvage`; one command reads these or logs, not both."""
-    n: int = sum(str(path).endswith(".quarantine") for path in args.paths)
+    from kafkalog.storage.own_names import QUARANTINE_SUFFIX
+
+    n: int = sum(str(path).endswith(QUARANTINE_SUFFIX) for path in args.paths)
     if 0 < n < len(args.paths):
         raise UsageError("quarantine files and logs are read by separate commands")
     return n > 0

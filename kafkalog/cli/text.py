@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from unicodedata import combining, east_asian_width
 
 from kafkalog.text import counted as counted
 from kafkalog.text import human_bytes as human_bytes
 from kafkalog.text import iso_milliseconds as iso_milliseconds
 from kafkalog.text import iso_seconds as iso_seconds
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+from kafkalog.text import iso_times as iso_times
 
 # the backslash must come first, or the backslashes of the other escapes would be escaped too
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -122,18 +119,6 @@ def names_line(state: str, names: Sequence[str]) -> list[str]:
     return [f"{state}: {', '.join(map(escape_line, names[:_MOST_NAMES]))}{more}"]
 
 
-def parse_bytes(text: str) -> int:
-    """Parse a number of bytes or things, with an optional K, M or G (powers of 1024).
-
-    >>> parse_bytes("64M"), parse_bytes("1_000")
-    (67108864, 1000)
-    """
-    match = re.fullmatch(r"\s*([0-9][0-9_]*)\s*([kKmMgG]?)(?:i?[bB])?\s*", text)
-    if match is None:
-        raise ValueError(f"not a number: {text!r}")
-    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
-
-
 def table(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
     """Format rows, the header first, as lines with aligned columns; `right` says which are right-aligned."""
     widths = [max(map(text_width, column)) for column in zip(*rows, strict=True)]
@@ -162,15 +147,3 @@ def duration(milliseconds: int) -> str:
     units = [("d", seconds // 86400), ("h", seconds // 3600 % 24), ("min", seconds // 60 % 60), ("s", seconds % 60)]
     parts = [f"{n} {unit}" for unit, n in units if n]
     return " ".join(parts[:2]) if parts else f"{rest} ms"
-
-
-def iso_times(times: npt.NDArray[np.int64]) -> list[str]:
-    """Milliseconds as times in UTC with milliseconds, ``-`` for -1, which is no time."""
-    import numpy as np
-
-    texts = np.datetime_as_string(times.astype("datetime64[ms]"), unit="ms").tolist()
-    # the least number is no time to NumPy
-    return [
-        "-" if time == -1 else f"{text}Z" if text != "NaT" else f"{time}ms"
-        for text, time in zip(texts, times.tolist(), strict=True)
-    ]

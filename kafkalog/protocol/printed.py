@@ -232,13 +232,13 @@ def _partitions_in_order(topics: Iterable[tuple[str, list[int]]]) -> list[str]:
         for number in dict.fromkeys(numbers):
             if len(different) <= _SMALL_SET and len(hashes) + 1 >= int(n_places * 0.75):
                 n_places *= 2
-            hashes[f"{topic}-{number}"] = (31 * (31 + number) + _java_hash(topic)) & 0xFFFFFFFF
+            hashes[f"{topic}-{number}"] = (31 * (31 + number) + java_hash(topic)) & 0xFFFFFFFF
     return _in_scala_order(hashes, n_places)
 
 
 def _members_in_order(names: Iterable[str]) -> list[str]:
     """Member ids in the order of Scala's `mutable.HashMap`, to which they are added one by one."""
-    hashes = {name: _java_hash(name) for name in names}
+    hashes = {name: java_hash(name) for name in names}
     n_places = _N_PLACES
     while len(hashes) >= int(n_places * 0.75):
         n_places *= 2
@@ -256,7 +256,7 @@ _N_PLACES: Final = 16
 _SMALL_SET: Final = 4
 
 
-def _java_hash(text: str) -> int:
+def java_hash(text: str) -> int:
     """Return what `String.hashCode` gives, without a sign."""
     value = 0
     for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", errors="surrogatepass")):

@@ -505,5 +505,5 @@ def sequences(
     """
     base = batches.base_sequence[batch_row].astype(np.int64)
     delta = offset - batches.base_offset[batch_row]
-    wrapped = np.where(delta < 0, base + delta - 2**31, (base + delta) & 0x7FFFFFFF)
+    wrapped = np.where(delta < 0, base + delta - 2**31, (base + delta) & kf.SEQUENCE_MASK)
     return np.where(base < 0, np.int64(-1), wrapped).astype(np.int32)

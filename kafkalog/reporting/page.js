@@ -6,7 +6,7 @@ const step = Number(source.dataset.step);
 const numeric = new Set(source.dataset.numeric.split(" "));
 const time = (value) => {
   const date = new Date(value);
-  return value < 0 ? "-" : isNaN(date) ? `${value}ms` : date.toISOString().replace(/\.\d+Z/, "Z");
+  return value === -1 ? "-" : isNaN(date) ? `${value}ms` : date.toISOString().replace(/\.\d+Z/, "Z").replace(/^\+0*/, "");
 };
 const one = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
 const text = (value, kind) => {

@@ -7,15 +7,13 @@ would silently read or write other records.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from kafkalog.text import near
+from kafkalog.text import near, parse_bytes
 from kafkalog.words import likely
 
 _OF_BROKERS: Final = ("groupidprefix", "bootstrap.servers", "acks", "transactional.id", "linger.ms")
-_UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 class Options(dict[str, str]):
@@ -62,10 +60,13 @@ class Options(dict[str, str]):
     def n_bytes(self, name: str, default: int) -> int:
         """A number of bytes, such as 64m."""
         text = self.get(name.lower(), str(default))
-        match = re.fullmatch(r"(\d+)\s*([kmg]?)(i?b)?", text.strip().lower())
-        if match is None or not int(match[1]):
+        try:
+            n_bytes = parse_bytes(text)
+        except ValueError:
+            n_bytes = 0
+        if not n_bytes:
             raise ValueError(f"{name} must be a number of bytes, such as 67108864 or 64m, not {text!r}")
-        return int(match[1]) * _UNITS[match[2]]
+        return n_bytes
 
     def names(self, name: str) -> list[str] | None:
         """A list of words with commas between, if there is one."""

@@ -7,7 +7,6 @@ so that a configuration can be passed on. Broker settings that are not defaults 
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +17,7 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import ConfigWarning, warn
 from kafkalog.state.properties import read_settings
+from kafkalog.text import near
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -198,9 +198,9 @@ class LogConfig:
         for name in given:
             if not isinstance(name, str):
                 raise TypeError(f"the name of a setting is a str, not {name!r}")
-            near = None if is_setting(name) else nearest_setting(name, cutoff=_MISSPELT)
-            if near is not None:
-                warn(f"{name} is not a topic setting and is ignored; did you mean {near}?", ConfigWarning)
+            meant = None if is_setting(name) else nearest_setting(name, cutoff=_MISSPELT)
+            if meant is not None:
+                warn(f"{name} is not a topic setting and is ignored; did you mean {meant}?", ConfigWarning)
         values: dict[str, object] = {}
         for item in fields(cls):
             names = _NAMES[item.name]
@@ -298,8 +298,8 @@ def is_setting(name: str) -> bool:
 
 @cache
 def nearest_setting(name: str, *, cutoff: float = 0.6) -> str | None:
-    """The setting with the most similar name; None if none is similar enough (see `difflib.get_close_matches`)."""
-    return next(iter(difflib.get_close_matches(name, sorted(_KNOWN), 1, cutoff)), None)
+    """The setting with the most similar name; None if none is similar enough."""
+    return near(name, sorted(_KNOWN), cutoff)
 
 
 def topic_setting(item: Field[Any], settings: Mapping[str, object]) -> dict[str, object]:

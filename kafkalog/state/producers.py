@@ -379,8 +379,7 @@ class ProducerState:
         row, each = rows[last_data[told]], each[told]
         delta = batches.last_offset[row] - batches.base_offset[row]
         base = batches.base_sequence[row].astype(np.int64)
-        # sequences wrap from 2^31 - 1 to 0, as in DefaultRecordBatch.incrementSequence
-        of["last_sequence"][each] = np.where(base < 0, -1, (base + delta) & 0x7FFFFFFF)
+        of["last_sequence"][each] = np.where(base < 0, -1, (base + delta) & kf.SEQUENCE_MASK)
         of["last_offset"][each] = batches.last_offset[row]
         of["offset_delta"][each] = delta
 

@@ -17,6 +17,8 @@ COMMITS_SUFFIX: Final = ".kafkalog-commits"
 """Of the list of committed jobs next to a log dir."""
 BACKUP_SUFFIX: Final = ".kafkalog-backup"
 """Of old files that `reindex` keeps."""
+QUARANTINE_SUFFIX: Final = ".quarantine"
+"""Of the file in which `salvage` keeps the bytes of a partition that are in no segment of its output."""
 
 STAGED_FORM: Final = f".{{}}.{{}}{STAGED_SUFFIX}"
 """The name of a staged entry, from that of its destination and eight hex digits."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.errors import Finding, KafkalogError
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log import live
 from kafkalog.log.compaction import Density
@@ -31,7 +31,6 @@ _INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
     kf.TIME_INDEX_SUFFIX: TimeIndex,
     kf.TRANSACTION_INDEX_SUFFIX: TransactionIndex,
 }
-TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ def tail_finding(finding: Finding, state: LogDirState, end_offset: int) -> Findi
     A torn tail is normal there, but it is damage if the log dir was shut down cleanly: no broker truncates it then. No
     record is lost in it if other files know of none after the last batch.
     """
-    if finding.reason not in TORN or finding.damage or not state.was_closed:
+    if not finding.is_torn or finding.damage or not state.was_closed:
         return finding
     why = "after a clean shutdown, a broker does not truncate the tail: it appends after it, or fails"
     found = replace(finding, damage=True, detail=f"{finding.detail}; {why}", base_offset=end_offset)

@@ -9,8 +9,6 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, ReadError
 from kafkalog.log.partition import Partition
@@ -23,6 +21,7 @@ from kafkalog.storage.location import Place, parent_of
 from kafkalog.survey.startup import Retention
 from kafkalog.survey.startup_end import end_before_start
 from kafkalog.survey.topics import TopicConfig
+from kafkalog.text import iso_milliseconds
 
 
 def first_dirty(partition: Partition) -> int:
@@ -163,7 +162,7 @@ def retention_note(
     key, timestamp, keeps_ms = overdue[0]
     others = f" and {len(overdue) - 1} more" if len(overdue) > 1 else ""
     return (
-        f"a broker will soon delete the records of {key}{others}: the newest, {np.datetime64(timestamp, 'ms')}Z, is"
+        f"a broker will soon delete the records of {key}{others}: the newest, {iso_milliseconds(timestamp)}, is"
         f" older than retention.ms={keeps_ms}. Increase the topic's retention.ms first (-1: forever)"
     )
 

@@ -310,12 +310,9 @@ def _doubt_of(image: ClusterMetadata, place: Place) -> str:
         if finding.reason is Reason.INTERNAL_RECORD:
             return f"{where} has a record that cannot be decoded: {finding.detail}. {_HOW_KNOWN}"
         # a running broker is just writing; otherwise damage may look like an end
-        if finding.reason in _TORN and not is_locked(place):
+        if finding.is_torn and not is_locked(place):
             return f"{where} ends in the middle of a batch ({finding.detail}). kafkalog recover cuts it"
     return ""
-
-
-_TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
 
 
 def _without_metadata(roots: Sequence[Place], properties: Mapping[str, object] | None) -> tuple[str, str]:

@@ -273,7 +273,7 @@ class LocalTieredLayout(Layout):
     """LocalTieredStorage of Apache Kafka: the files of a segment, with its start offset and id before the suffix."""
 
     name = "LocalTieredStorage"
-    _name = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d+)-(?P<id>[\w-]{22})", re.ASCII)
+    _name = re.compile(rf"(?P<topic>{kf.TOPIC_PATTERN})-(?P<partition>\d+)-(?P<id>[\w-]{{22}})", re.ASCII)
     _file = re.compile(r"(?P<start>\d+)-(?P<id>[\w-]{22})(?P<suffix>\.\w+)", re.ASCII)
     required = _LOG_FILES
 
@@ -314,7 +314,7 @@ class PlainLayout(Layout):
     starts_at_epochs = False  # messages of v0 and v1 have none
 
     name = "plain"
-    _name = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d+)", re.ASCII)
+    _name = re.compile(rf"(?P<topic>{kf.TOPIC_PATTERN})-(?P<partition>\d+)", re.ASCII)
     _file = re.compile(r"(?P<start>\d{20})(?P<suffix>\.(?:log|index|timeindex|txnindex|snapshot))", re.ASCII)
     _others = (kf.LEADER_EPOCH_CHECKPOINT, kf.PARTITION_METADATA)
     required = (kf.LOG_SUFFIX,)

@@ -208,7 +208,7 @@ def _next_sequence(rows: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
     Source: DefaultRecordBatch.incrementSequence, Kafka 4.3.
     """
     n_offsets = rows["last_offset"] - rows["first_offset"] + 1
-    following: npt.NDArray[np.int64] = (rows["base_sequence"] + n_offsets) & 0x7FFFFFFF
+    following: npt.NDArray[np.int64] = (rows["base_sequence"] + n_offsets) & kf.SEQUENCE_MASK
     return following
 
 

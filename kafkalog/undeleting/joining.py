@@ -131,7 +131,11 @@ class Joiner:
         for producer, following in tail.next_producers.items():
             first = head.first_producers.get(producer)
             # a producer that began with the log has its offsets as sequences in each partition
-            if first is not None and first.epoch == following.epoch and first.sequence != first.offset & 0x7FFFFFFF:
+            if (
+                first is not None
+                and first.epoch == following.epoch
+                and first.sequence != kf.SEQUENCE_MASK & first.offset
+            ):
                 return Join(number, other, "likely", f"the sequences of producer {producer} go on")
         if head.first_marker in tail.next_producers:
             return Join(

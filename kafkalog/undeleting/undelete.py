@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from kafkalog import codec
 from kafkalog import format as kf
-from kafkalog.booting.coordinators import coordinator_partition
+from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, coordinator_partition
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import LogDir
 from kafkalog.records.batch_table import HeaderParser, Window, valid_crcs
@@ -49,7 +49,6 @@ SEARCH_LIMITS: Final = Limits(max_batch_bytes=2**25)
 REPORT_NAME: Final = "undelete.json"
 VERSION: Final = 1
 _COPY_BYTES: Final = 2**23
-_COORDINATOR_PARTITIONS: Final = 50
 _BY_METADATA: Final = f"by its records {kf.METADATA_DIRECTORY}"
 _NAMED_BY: Final = 64  # keys that are read to name a partition of an internal topic
 
@@ -397,7 +396,7 @@ class _FoundBatches:
                 return None
         if is_metadata(keys, values):
             return _BY_METADATA
-        return f"by its keys {names.pop()}, if that topic has {_COORDINATOR_PARTITIONS} partitions" if names else None
+        return f"by its keys {names.pop()}, if that topic has {DEFAULT_PARTITIONS} partitions" if names else None
 
     def _is_metadata(self, fragment: Fragment) -> bool:
         # what the controllers write has no producer and is not compressed
@@ -430,7 +429,7 @@ def _coordinator_of(key: bytes | None) -> str | None:
     if not (is_commit or is_group or is_transaction):
         return None
     try:
-        number = coordinator_partition(name.decode(), _COORDINATOR_PARTITIONS)
+        number = coordinator_partition(name.decode(), DEFAULT_PARTITIONS)
     except UnicodeDecodeError:
         return None
     return f"{kf.TRANSACTION_STATE if is_transaction else kf.CONSUMER_OFFSETS}-{number}"

@@ -200,13 +200,13 @@ class BatchBuilder:
         if producer is None:
             return spec
         first, last = columns.offset[cuts[:-1]], columns.offset[cuts[1:] - 1]
-        # as many sequence numbers as a batch spans offsets; after 2^31 - 1 comes 0
+        # as many sequence numbers as a batch spans offsets
         begun = np.concatenate([[0], np.cumsum(last - first + 1)[:-1]])
         return replace(
             spec,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
-            base_sequence=(next_sequence(producers, producer) + begun) & 0x7FFFFFFF,
+            base_sequence=(next_sequence(producers, producer) + begun) & kf.SEQUENCE_MASK,
             is_transactional=transactional,
         )
 

@@ -116,9 +116,7 @@ def _judge(found: RecoveredSegment, truncate_tail: bool) -> None:
     finding = found.finding
     if finding is None:
         return
-    is_tail = not found.is_emptied and (
-        finding.reason in (Reason.PARTIAL_TAIL, Reason.ZERO_FILL) or _is_last_batch(finding, found.segment)
-    )
+    is_tail = not found.is_emptied and (finding.is_torn or _is_last_batch(finding, found.segment))
     if is_tail and truncate_tail:
         return
     hint = "truncate_tail=True cuts it off" if is_tail else "nothing is appended after damage"

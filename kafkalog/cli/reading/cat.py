@@ -83,8 +83,6 @@ output:
     needs={"encoding": "json"},
 )
 
-_CUT_AT: Final = 160
-
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print records."""
@@ -129,13 +127,13 @@ def _note_tails(args: argparse.Namespace, scan: Scan, console: Console) -> None:
 
 
 def _record_format(args: argparse.Namespace, console: Console) -> RecordFormat:
-    from kafkalog.cli.reading.record_text import TextFormat
+    from kafkalog.cli.reading.record_text import CUT_AT, TextFormat
     from kafkalog.interchange.text_output import JsonLines
 
     if console.is_json:
         return JsonLines(record_columns_of(args), encoding=args.encoding or "base64")
     # never in a pipe, where a cut value would pass for a whole one
-    cut_at = _CUT_AT if sys.stdout.isatty() and not args.full else None
+    cut_at = CUT_AT if sys.stdout.isatty() and not args.full else None
     return TextFormat(args.columns, include_control=args.include_control, cut_at=cut_at)
 
 

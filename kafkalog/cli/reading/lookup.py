@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kafkalog.operations.trace_lookup import IndexStep, SegmentStep, Trace
 
 
-_CUT_AT: Final = 160
-
 _Question = tuple[str, Any]
 
 
@@ -87,7 +85,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Look up, and print the steps."""
     if not args.questions:
         raise UsageError("add --offset or --timestamp")
-    from kafkalog.cli.reading.record_text import TextFormat
+    from kafkalog.cli.reading.record_text import CUT_AT, TextFormat
     from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
     from kafkalog.interchange.text_output import JsonLines
     from kafkalog.operations.trace_lookup import trace_offset, trace_timestamp
@@ -96,7 +94,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if console.is_json:
         record_format = JsonLines([*DEFAULT_COLUMNS, "is_control"])
     else:
-        record_format = TextFormat(None, include_control=True, cut_at=_CUT_AT)
+        record_format = TextFormat(None, include_control=True, cut_at=CUT_AT)
     partitions, _, log_dir = open_selected(args, console)
     total = sum(partition.size_in_bytes for partition in partitions)
     console.start_progress(len(args.questions) * total, "headers")

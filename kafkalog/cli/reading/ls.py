@@ -7,7 +7,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.cli.console import TORN_TAIL, Console
+from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, selected_keys
 from kafkalog.cli.scan_options import note_no_match, report_error
 from kafkalog.cli.terminal import fitting, is_exact, size_text, terminal_width
@@ -193,7 +193,7 @@ def _mark(summary: PartitionSummary | SegmentSummary) -> str:
     damage = [finding for finding in summary.findings if finding.damage]
     if not damage:
         stray = getattr(summary, "stray", None)
-        torn = sum(finding.length or 0 for finding in summary.findings if finding.reason.value in TORN_TAIL)
+        torn = sum(finding.length or 0 for finding in summary.findings if finding.is_torn)
         tail = f"torn tail of {counted(torn, 'byte')}" if torn else ""
         return ", ".join(filter(None, [f"stray: {stray}" if stray else "", tail]))
     where = f" at {damage[0].position}" if damage[0].position is not None else ""

@@ -23,6 +23,8 @@ from kafkalog.interchange.text_output import (
 
 TEXT_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
+CUT_AT: Final = 160
+"""Bytes of a key or a value that a terminal shows."""
 _WHERE: Final = ("topic", "partition", "offset")
 
 

@@ -314,8 +314,7 @@ def _check_source(partition: Partition, verify: bool) -> None:
 
 
 def _refuse(finding: Finding) -> None:
-    is_tail = finding.reason in (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
-    kind = TruncatedTailError if is_tail else CorruptionError
+    kind = TruncatedTailError if finding.is_torn else CorruptionError
     detail = f"{finding.detail}; after a clean shutdown a broker does not check this, and may not start"
     raise kind.about(finding, detail)
 

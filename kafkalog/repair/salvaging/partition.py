@@ -53,6 +53,7 @@ from kafkalog.state.transactions import TransactionReplay
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.output_paths import fitting_name
+from kafkalog.storage.own_names import QUARANTINE_SUFFIX
 from kafkalog.storage.staging import StagedDirectory, StagedFile
 from kafkalog.survey.evidence import LogDirState, SegmentContents
 from kafkalog.survey.losses import Lost, losses_of, remains, survey, total
@@ -61,7 +62,6 @@ from kafkalog.text import counted
 MOST_HOLES: Final = 1000
 """Holes of a partition that are described; the others are counted."""
 
-_QUARANTINE: Final = ".quarantine"
 _MOST_PIECES: Final = 64  # of a hole
 _MOST_TRANSACTIONS: Final = 100  # of a hole
 
@@ -123,7 +123,7 @@ class SalvageOutput(NamedTuple):
     def remove(self) -> None:
         """Remove what was written."""
         if self.staged is not None:
-            for name in (self.name, fitting_name(self.name, _QUARANTINE)):
+            for name in (self.name, fitting_name(self.name, QUARANTINE_SUFFIX)):
                 self.staged.remove(name)
 
 
@@ -152,7 +152,7 @@ class PartitionSalvage:
         self._found: list[Finding] = []
         self._names = Listing.or_empty(partition.path).names  # a removed directory cannot be read
         self._state = LogDirState.of(partition, self._names)
-        self._quarantine = Quarantine(output.create(_QUARANTINE))
+        self._quarantine = Quarantine(output.create(QUARANTINE_SUFFIX))
         self._sink: Sink | None = None
         self._transactions = TransactionReplay(limits=limits)
         self._without_marker: dict[tuple[int, int], None] = {}
@@ -192,7 +192,7 @@ class PartitionSalvage:
         report.losses = losses_of(self._found)
         self._quarantine.close()
         if self._quarantine.n_bytes:
-            report.quarantine = self._output.path(_QUARANTINE)
+            report.quarantine = self._output.path(QUARANTINE_SUFFIX)
 
     def _note(self, finding: Finding) -> None:
         self._report_finding(finding)

@@ -15,8 +15,8 @@ from kafkalog.log.searching.resync import LINKED, find_batches
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.storage.files import open_source
+from kafkalog.storage.own_names import QUARANTINE_SUFFIX
 
-SUFFIX: Final = ".quarantine"
 _MOST_BYTES: Final = 8 * 2**20
 
 
@@ -65,9 +65,9 @@ def open_quarantine(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LI
     []
     """
     name = Path(path).name
-    if not name.endswith(SUFFIX):
-        raise NotKafkaError(Reason.NOT_KAFKA, f"a quarantine file ends in {SUFFIX}", path=path)
-    parsed = kf.parse_partition_directory(name.removesuffix(SUFFIX))
+    if not name.endswith(QUARANTINE_SUFFIX):
+        raise NotKafkaError(Reason.NOT_KAFKA, f"a quarantine file ends in {QUARANTINE_SUFFIX}", path=path)
+    parsed = kf.parse_partition_directory(name.removesuffix(QUARANTINE_SUFFIX))
     key = None if parsed is None else parsed.topic_partition
     with open_source(path, memory_map=False) as source:
         for found in find_batches(source, limits=limits):
