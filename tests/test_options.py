@@ -1,6 +1,7 @@
 """The types of keyword arguments that editors complete are those of the signatures and classes they stand for."""
 
 import inspect
+import re
 from dataclasses import fields
 
 import pytest
@@ -50,6 +51,11 @@ def names(*types):
 )
 def test_typed_options_are_those_that_are_taken(typed, taken):
     assert names(typed) == taken
+
+
+def test_the_help_of_a_function_lists_the_options_of_another_class():
+    listed = re.search(r"(?s)The options of `DumpOptions`: (.*?)\.\n", kafkalog.dump.__doc__)[1]
+    assert set(re.findall(r"`(\w+)`", listed)) == names(DumpKeywords)
 
 
 def test_fields_of_headers_are_those_of_batches():

@@ -31,11 +31,6 @@ record: topic~ text?, partition~ int?, offset~ int, timestamp~ int?, timestamp_t
     headers~ [any], is_control~ bool, value_error~ text?, key_error~ text?
 explanation: conditions {[any]}, n_partitions int, n_partitions_read int, n_segments int, n_segments_read int,
     n_bytes int, n_bytes_read int, n_batches int, n_batches_decoded int
-batch: topic~ text?, partition~ int?, segment~ text, position~ int, size_in_bytes~ int, base_offset~ int,
-    last_offset~ int, partition_leader_epoch~ int, magic~ int, crc~ int, attributes~ int, base_timestamp~ int,
-    max_timestamp~ int, producer_id~ int, producer_epoch~ int, base_sequence~ int, records_count~ int,
-    control_type~ int, codec~ int, timestamp_type~ int, is_transactional~ bool, is_control~ bool,
-    delete_horizon_ms~ int, compression~ text
 batch_group: n_batches int, n_records int, n_records_is_minimum bool, n_bytes int, mean_records number?,
     mean_bytes number, min_bytes int, p50_bytes int, p90_bytes int, p99_bytes int, max_bytes int,
     n_transactional int, n_idempotent int, n_control int
@@ -228,6 +223,8 @@ def _objects(text: str) -> dict[str, list[str]]:
 
 def _of_tables(command: str) -> dict[str, list[str]]:
     """The objects of commands that print tables, from the definitions of these."""
+    if command == "batches":
+        return {"batch": [*_batch_fields()]}
     if command not in ("report", "space", "undelete"):
         return {}
     from kafkalog.reporting import contents, space
@@ -251,6 +248,14 @@ def _of_tables(command: str) -> dict[str, list[str]]:
             for name, kind in table.columns.items()
         ]
     return found
+
+
+def _batch_fields() -> Iterator[str]:
+    from kafkalog.scanning.batch_scan import batch_schema
+
+    for field in batch_schema():
+        kind = {"string": "text", "bool": "bool"}.get(str(field.type), "int")
+        yield f"{field.name}~ {kind}{'?' if field.name in ('topic', 'partition') else ''}"
 
 
 def _object(name: str, objects: dict[str, list[str]]) -> dict[str, Any]:

@@ -177,13 +177,13 @@ def _shortened(text: str, most: int) -> str:
     return text[: sum(end < most for end in ends)] + "…"
 
 
-def result_table(result: Table, drop: Sequence[str] = (), *, exact: bool) -> Iterator[str]:
+def result_table(result: Table, *, exact: bool) -> Iterator[str]:
     """Yield a table of a result as lines; a terminal gets human sizes, and no columns that are empty or do not fit."""
     from kafkalog.reporting.tables import NUMERIC, column_title
 
     rows = [[*map(escape_line, _cells(result, row, exact=exact))] for row in result.rows]
     titles, right = [*map(column_title, result.shown)], [kind in NUMERIC for kind in result.shown.values()]
-    yield from shown_table([titles, *rows], right, [*map(column_title, drop)])
+    yield from shown_table([titles, *rows], right, [*map(column_title, result.least)])
     if result.n_more:
         yield f"and {result.n_more:,} more"
 

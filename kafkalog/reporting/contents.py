@@ -55,30 +55,30 @@ findings: Findings. What is damaged, and notes about what is unusual.
     damage bool, path?, position number?, base_offset number?, last_offset number?, n_records number?, certainty?,
     reason, detail
 losses: Losses. Offsets whose records existed and cannot be read. Certainty says where the number comes from.
-    path, first_offset number?, end_offset number?, n_records number?, certainty?, n_bytes bytes, reason,
+    path, first_offset number?, end_offset number?, n_records number?, certainty? ~1, n_bytes bytes ~2, reason,
     n_markers number
 problems: Problems at start. Files that keep a broker from starting.
-    path, effect, reason, detail
+    path, effect, reason, detail ~1
 start: What a broker does when it starts. Partitions with which something happens.
-    path, verdict, log_start_offset number, log_end_offset number, n_bytes_lost bytes, n_records_lost number,
+    path, verdict, log_start_offset number ~1, log_end_offset number, n_bytes_lost bytes, n_records_lost number ~2,
     steps list
 topics: Topics. Sizes are those of the .log files.
-    topic, n_partitions number, n_segments number, n_bytes bytes, share share, n_records number,
-    n_records_is_minimum bool, first_timestamp time?, max_timestamp time?, formats list, codecs list,
-    cleanup_policy?, n_damaged number, verdict
+    topic, n_partitions number ~7, n_segments number ~4, n_bytes bytes, share share ~3, n_records number,
+    n_records_is_minimum bool ~2, first_timestamp time? ~6, max_timestamp time?, formats list ~1, codecs list ~5,
+    cleanup_policy? ~8, n_damaged number, verdict
 partitions: Partitions. Files are the .log files with their indexes and all else in the directory.
     partition, topic, path, n_segments number, n_bytes bytes, n_file_bytes bytes, log_start_offset number,
     log_end_offset number, high_watermark number?, n_records number, n_records_is_minimum bool,
     first_timestamp time?, max_timestamp time?, formats list, codecs list, n_damage number, n_unreadable number,
     n_records_lost number, verdict
 groups: Groups. Offsets out of range are those that the log no longer has, or does not have yet.
-    group, type, state, n_members number, n_partitions number, lag number?, n_out_of_range number
+    group, type ~1, state, n_members number ~2, n_partitions number, lag number?, n_out_of_range number ~3
 lags: Lag by topic. The lag of each group in each topic.
     group, topic, n_partitions number, lag number?, n_out_of_range number
 transactions: Open transactions. Consumers with read_committed wait for those that block. A command ends one that hangs.
-    transactional_id?, state?, producer_id number, producer_epoch number, topic, partition number,
-    start_offset number, last_timestamp time, idle_ms ms?, n_held number, is_blocking bool, is_hanging bool,
-    abort_command command?
+    transactional_id?, state? ~3, producer_id number, producer_epoch number ~1, topic, partition number,
+    start_offset number, last_timestamp time, idle_ms ms? ~5, n_held number ~2, is_blocking bool ~6, is_hanging bool,
+    abort_command command? ~4
 undecodable: Values that do not decode. By topic and column, with the first reason.
     topic?, column, n_records number, n_undecoded number, first_partition number?, first_offset number?,
     first_reason?

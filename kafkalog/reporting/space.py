@@ -33,9 +33,9 @@ from kafkalog.text import counted
 VERSION: Final = 1
 TABLES: Final = f"""
 topics: Bytes by topic. Of the segments, and of all files.
-    topic, n_partitions number, n_bytes bytes, share share, n_file_bytes bytes
+    topic, n_partitions number, n_bytes bytes, share share, n_file_bytes bytes ~1
 partitions: Bytes by partition. Of the segments, and of all files.
-    partition, path, n_bytes bytes, share share, n_file_bytes bytes
+    partition, path ~1, n_bytes bytes, share share, n_file_bytes bytes ~2
 {SPACE_TABLES.strip()}
 producers: Bytes by producer. -1 are all without an id.
     producer_id number?, n_batches number, n_bytes bytes

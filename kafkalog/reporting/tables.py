@@ -37,21 +37,24 @@ class Table:
 
     nullable: frozenset[str] = frozenset()
     """Columns that may be None."""
+    least: tuple[str, ...] = ()
+    """Columns that a narrow terminal leaves out, the first one first."""
 
     @classmethod
     def of(cls, definition: str) -> Self:
-        """Make an empty table of a text: ``name: Title. About.``, then ``column kind?`` with commas between them.
+        """Make an empty table of a text: ``name: Title. About.``, then ``column kind? ~n`` with commas between them.
 
-        A column without a kind is text; a question mark says that it may be None.
+        A column without a kind is text; a question mark says that it may be None. Of those with ``~n``, a narrow
+        terminal leaves out the one with the lowest number first.
         """
         head, _, columns = definition.partition("\n")
         name, _, text = head.partition(": ")
         title, _, about = text.partition(". ")
         pairs = [one.split() for one in columns.split(",")]
+        ranks = {pair[0].rstrip("?"): int(pair.pop()[1:]) for pair in pairs if pair[-1].startswith("~")}
         kinds: dict[str, Kind] = {pair[0].rstrip("?"): (pair[1:] or ["text"])[0].rstrip("?") for pair in pairs}  # type: ignore[misc]
-        return cls(
-            name, title, about, kinds, nullable=frozenset(one[0].rstrip("?") for one in pairs if one[-1][-1] == "?")
-        )
+        nullable = frozenset(one[0].rstrip("?") for one in pairs if one[-1][-1] == "?")
+        return cls(name, title, about, kinds, nullable=nullable, least=tuple(sorted(ranks, key=ranks.__getitem__)))
 
     def objects(self) -> Iterator[dict[str, Any]]:
         """Yield the rows for JSON."""

@@ -54,13 +54,13 @@ _NAMED_BY: Final = 64  # keys that are read to name a partition of an internal t
 
 TABLES: Final = """
 partitions: Partitions. Each was written, or would be.
-  name, certainty, start_offset number, end_offset number, n_batches number, n_bytes bytes, n_fragments number, why, \
-output
+  name, certainty, start_offset number ~5, end_offset number ~7, n_batches number ~3, n_bytes bytes ~6, \
+n_fragments number ~2, why ~4, output ~1
 fragments: Fragments. Batches of an image without a gap between them.
   name, certainty, image, position bytes, n_bytes bytes, first_offset number, last_offset number, n_batches number, \
 first_timestamp time?, last_timestamp time?, first_epoch number, last_epoch number
 topics: Topics. Metadata records in the images name them: rename partitions to these when you know which they are.
-  topic, topic_id, n_partitions number, is_deleted bool
+  topic, topic_id ~1, n_partitions number, is_deleted bool
 copies: Copies. Fragments whose batches are all in another one, too: they were written once, in this partition.
   name, image, position bytes, n_bytes bytes, first_offset number, last_offset number, n_batches number
 contradictions: Contradictions. Batches that were left out of a partition, since it has others at their offsets.

@@ -18,6 +18,9 @@ from kafkalog.cli import main
 from kafkalog.cli.app import build_parser
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit
 from kafkalog.cli.json_schemas import _OBJECTS, DEFINITIONS, OUTPUTS, json_schema
+from kafkalog.cli.reading import batches, cat
+from kafkalog.interchange.arrow_output import ALL_COLUMNS
+from kafkalog.scanning.batch_scan import BATCH_COLUMNS
 
 LOGS = ("p-txn-0", "p-multi-0", "p-v1-lz4-0", "p-compact-0")
 
@@ -109,6 +112,14 @@ def validator(name):
         schema["$defs"][one] |= {"additionalProperties": False} if is_alone else {}
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize(
+    ("description", "columns"), [(batches.COMMAND.description, BATCH_COLUMNS), (cat.COMMAND.description, ALL_COLUMNS)]
+)
+def test_the_help_lists_all_columns(description, columns):
+    listed = re.search(r"(?s)Columns: (.*?)(\.|; headers.NAME)", description)[1]
+    assert re.findall(r"\w+", re.sub(r"\([^)]*\)", "", listed)) == [*columns]
 
 
 @pytest.mark.parametrize("run", RUNS, ids=" ".join)

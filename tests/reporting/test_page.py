@@ -85,7 +85,8 @@ def test_a_page_of_ten_thousand_partitions_is_small():
 
 
 def test_cells():
-    table = Table.of("sizes: Sizes. Of files.\n path, n_bytes bytes?, at time, part share")
+    table = Table.of("sizes: Sizes. Of files.\n path ~2, n_bytes bytes? ~1, at time, part share")
+    assert table.least == ("n_bytes", "path")
     assert table.texts(("a", None, 0, 0.125)) == ["a", "", "1970-01-01T00:00:00Z", "12.5%"]
     assert (table.title, table.about, table.nullable) == ("Sizes", "Of files.", {"n_bytes"})
     assert [cell_text(one, "number") for one in (1234, True, None, [1, 2])] == ["1,234", "yes", "", "1, 2"]

@@ -125,12 +125,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.unkept_findings(dump.n_damage - sum(finding.damage for finding in dump.findings))
 
 
-_OPTIONS: Final = (
-    *("deep_iteration", "print_data_log", "skip_record_metadata", "max_bytes", "index_sanity_check"),
-    *("verify_index_only", "dialect", "key_decoder", "value_decoder", "keep_going", "limits"),
-)
-
-
 def _files_in(path: str) -> str:
     """A pattern for the segments in a directory, or in the first partition of a log dir."""
     from kafkalog.storage.listing import Listing
@@ -144,13 +138,14 @@ def _files_in(path: str) -> str:
 
 def _dump(args: argparse.Namespace) -> Dump:
     from kafkalog.operations.dumping.dump import dump
+    from kafkalog.operations.dumping.options import DumpKeywords
 
     decoders = [name for name in TOPIC_DECODERS if getattr(args, f"{name.replace('-', '_')}_decoder")]
     if len(decoders) > 1:
         raise UsageError(f"--{decoders[0]}-decoder and --{decoders[1]}-decoder exclude each other")
-    size = {} if args.max_message_size is None else chosen(args, "max_message_size")
+    given = {name: value for name, value in chosen(args, DumpKeywords).items() if value is not None}
     with usage_errors():
-        return dump(args.paths, topic_decoder=next(iter(decoders), None), **chosen(args, *_OPTIONS), **size)
+        return dump(args.paths, topic_decoder=next(iter(decoders), None), **given)
 
 
 def _print_json(dump: Dump, encoding: str, console: Console, progress: Callable[[int], None] | None) -> None:

@@ -103,15 +103,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.count_findings([Finding(Reason.UNKNOWN_FILE, detail, path=found.paths[0])])
 
 
-_SHOWN: Final = {
-    "losses": ("certainty", "bytes"),
-    "problems": ("detail",),
-    "start": ("log start offset", "records lost"),
-    "topics": ("formats", "at least", "share", "segments", "codecs", "first timestamp", "partitions", "cleanup policy"),
-    "groups": ("type", "members", "out of range"),
-    "transactions": ("producer epoch", "held", "state", "abort command", "idle ms", "blocking"),
-}
-"""The tables that a terminal gets, with the columns that a narrow one leaves out, the first one first."""
+_SHOWN: Final = ("losses", "problems", "start", "topics", "groups", "transactions")
+"""The tables that a terminal gets."""
 
 
 def _without(root: str, cell: object) -> object:
@@ -127,14 +120,14 @@ def _essence(found: Report) -> Iterator[str]:
         yield from ("", found.tables["findings"].title.upper())
         yield from (f"  {'!' if finding.damage else '-'} {str(finding).removeprefix(root)}" for finding in rows)
         yield from [f"and {found.findings.n_more:,} more"] * bool(found.findings.n_more)
-    for name, least in _SHOWN.items():
+    for name in _SHOWN:
         table = found.tables[name]
         table = replace(table, rows=[tuple(_without(root, cell) for cell in row) for row in table.rows])
         if name == "start":
             table = replace(table, rows=[row for row in table.rows if row[1] not in ("starts", "recovers")])
         if table.rows:
             yield from ("", table.title.upper())
-            yield from result_table(table, least, exact=False)
+            yield from result_table(table, exact=False)
     if found.tables["next"].rows:
         yield from ("", "NEXT STEPS")
     for line, why, *_ in found.tables["next"].rows:

@@ -65,7 +65,7 @@ def _lines(found: Space, *, exact: bool) -> Iterator[str]:
     for one in found.tables.values():
         if one.rows:
             yield one.title.upper()
-            yield from result_table(one, ["path", "file bytes"], exact=exact)
+            yield from result_table(one, exact=exact)
             yield ""
     totals = {
         column_title(name): human_bytes(value) if name.endswith("_bytes") and not exact else f"{value:,}"

@@ -81,11 +81,10 @@ def _lines(report: Undeleted) -> Iterator[str]:
 
     partitions = report.tables["partitions"]
     if partitions.rows:
-        least = ["output", "n_fragments", "n_batches", "why", "start_offset", "n_bytes", "end_offset"]
-        yield from result_table(partitions, least, exact=is_exact(False))
+        yield from result_table(partitions, exact=is_exact(False))
     if (topics := report.tables["topics"]).rows:
         yield from ("", "Metadata records in the images name these topics:")
-        yield from result_table(topics, ["topic_id"], exact=True)
+        yield from result_table(topics, exact=True)
         yield ""
     yield ", ".join(f"{column_title(name)}: {value:,}" for name, value in report.summary.items())
     if n := sum(row["certainty"] != "certain" for row in partitions.objects()):
