@@ -83,6 +83,7 @@ from kafkalog.survey.losses import Lost
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin, known_losses
 from kafkalog.survey.targets import TARGETS, release_of
 from kafkalog.system_topics.coordinator_load import with_load_failures
+from kafkalog.system_topics.groups import is_expired
 from kafkalog.system_topics.strimzi_manifests import cluster_manifests
 from kafkalog.text import counted, offset_range
 
@@ -682,7 +683,7 @@ class _Boot:
         if self._commits is not None or not state.expiring:
             return
         names = sorted(state.expiring, key=lambda name: (state.expiring[name], name))
-        n_expired = sum(time <= self._now for time in state.expiring.values())
+        n_expired = sum(is_expired(time, None, self._now, None) for time in state.expiring.values())
         which = f"{counted(len(names), 'group')} ({', '.join(map(repr, names[:8]))}{', ...' if names[8:] else ''})"
         what = f"{which} have committed offsets with a time of expiry of their own, {n_expired} of them in the past"
         if self._keeps_expiry:

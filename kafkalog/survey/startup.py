@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -13,7 +14,7 @@ from kafkalog import format as kf
 from kafkalog.errors import MISSING, Finding, Loss
 from kafkalog.html import JsonFields
 from kafkalog.survey.losses import Lost, losses_of, total
-from kafkalog.text import counted, offset_range
+from kafkalog.text import counted, first_names, offset_range
 
 Verdict = Literal["starts", "recovers", "unreadable", "loses", "does not start"]
 VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "unreadable", "loses", "does not start")
@@ -105,6 +106,9 @@ class PartitionPlan(JsonFields):
     """Segments that cannot be read here, such as without permission: what a broker does with them is not known."""
     remarks: list[str] = field(default_factory=list)
     """What is lost besides records: producer states that are forgotten, epochs that are wrong."""
+    expiring_commits: dict[str, int] = field(default_factory=dict)
+    """Of `__consumer_offsets`: the groups with committed offsets that the broker deletes soon after its start, and how
+    many of each. Without its configuration, only those with a time of expiry of their own."""
     unnoticed: Finding | None = None
     """Damage that a broker keeps and does not notice: a wrong magic byte or offset. Its consumers fail there."""
 
@@ -190,12 +194,7 @@ class PartitionPlan(JsonFields):
                 lines.append(f"  {segment.name} split: its offsets are too far apart for one segment")
             elif segment.action not in ("kept", "recovered"):
                 lines.append(f"  {segment.name} {segment.action}")
-        for setting in ("retention.ms", "retention.bytes"):
-            sizes = [one.n_bytes for one in self.segments if one.expires == setting]
-            if sizes:
-                lines.append(
-                    f"  {counted(len(sizes), 'segment')} deleted by {setting} after the start, {sum(sizes):,} bytes"
-                )
+        lines += self._expiry_lines()
         n_recovered = sum(segment.action == "recovered" for segment in self.segments)
         lines += [f"  {counted(n_recovered, 'segment')} recovered, with indexes"] if n_recovered else []
         n_files = sum(file.change != "same" for file in self.files)
@@ -205,3 +204,13 @@ class PartitionPlan(JsonFields):
         lines += [f"  {name} cannot be read: what a broker does with it is not known" for name in self.unreadable]
         lines += [f"  {name} becomes {new}" for name, new in self.renamed.items()]
         return lines + [f"  {remark}" for remark in self.remarks]
+
+    def _expiry_lines(self) -> Iterator[str]:
+        """What the broker deletes soon after its start, as it was told to."""
+        for setting in ("retention.ms", "retention.bytes"):
+            sizes = [one.n_bytes for one in self.segments if one.expires == setting]
+            if sizes:
+                yield f"  {counted(len(sizes), 'segment')} deleted by {setting} after the start, {sum(sizes):,} bytes"
+        if groups := self.expiring_commits:
+            offsets, which = counted(sum(groups.values()), "committed offset"), first_names([*map(repr, groups)])
+            yield f"  {offsets} of {counted(len(groups), 'group')} ({which}) deleted soon after the start: expired"

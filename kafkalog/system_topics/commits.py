@@ -131,6 +131,15 @@ class CommittedOffsets:
         known = self._lag[rows][self._has_lag[rows]]
         return int(known.sum()) if known.size else None
 
+    def may_expire(self, rows: slice, now_ms: int, since: int | None, retention_ms: int | None) -> bool:
+        """Whether any offset may have expired, if those without a time of their own count since some time."""
+        expiry, times = self._expiry[rows], self._time[rows]
+        has_own = expiry >= 0
+        is_over = has_own & (expiry <= now_ms)
+        if retention_ms is not None:
+            is_over |= ~has_own & (now_ms - (times if since is None else np.full_like(times, since)) >= retention_ms)
+        return bool(is_over.any())
+
     def rows(self, rows: slice) -> Iterator[tuple[Any, ...]]:
         """Topic, partition, offset, leader epoch, metadata, time, expiry, end, lag and `out_of_range` of each."""
         return zip(*(column[rows] for column in self._lists), strict=True)

@@ -29,7 +29,7 @@ from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.json_form import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kafkalog.records.byte_columns import BinaryColumn
 from kafkalog.result_kinds import arrow_schema
-from kafkalog.state.checkpoints import read_topic_id
+from kafkalog.state.checkpoints import java_number, read_topic_id
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.system_topics.commits import OUT_OF_RANGE, Commits, CommittedOffsets, range_number, read_commits
 from kafkalog.system_topics.coordinator_load import load_failures, with_load_failures
@@ -37,6 +37,8 @@ from kafkalog.system_topics.reading import AsOf, StateList, check_known
 from kafkalog.system_topics.replay import load_topic
 from kafkalog.system_topics.share_state import Delivery, ShareState, read_share_state
 
+_RETENTION_MINUTES: Final = 7 * 24 * 60
+"""Kafka's default of `offsets.retention.minutes`."""
 _STABLE: Final = {"consumer": 0, "streams": 1}
 """`MemberState.STABLE`, by the type of group."""
 
@@ -120,6 +122,8 @@ class Group(Result):
     topology_epoch: int = -1
     validated_topology_epoch: int = -1
     """Of a streams group; -1 for none."""
+    state_timestamp: int | None = None
+    """When a classic group got into its last state, in ms; None if its record does not tell."""
     members: list[GroupMember] = field(default_factory=list)
     offsets: list[GroupOffset] = field(default_factory=list)
     """Sorted by topic and partition."""
@@ -151,6 +155,33 @@ class Group(Result):
             if not all(member.is_stable and member.epoch == self.assignment_epoch for member in self.members):
                 return "Reconciling"
         return "Stable"
+
+    def expired(self, now_ms: int, retention_ms: int | None = None) -> list[GroupOffset]:
+        """The committed offsets that a broker deletes when it looks for expired ones, as ten minutes after its start.
+
+        An offset has a time of expiry of its own, or expires after `retention_ms` (`offsets.retention.minutes`; None if
+        that is not known). Offsets of topics that a member consumes stay. Source:
+        OffsetMetadataManager.cleanupExpiredOffsets, ClassicGroup.offsetExpirationCondition, Kafka 4.3.
+        """
+        consumed = self._consumed
+        since = None if self.members else self.state_timestamp
+        unread = _unread(self)
+        if consumed is None or (unread and not unread[0].may_expire(unread[1], now_ms, since, retention_ms)):
+            return []
+        waiting = {(one.topic, one.partition) for one in self.pending}
+        return [
+            one
+            for one in self.offsets
+            if one.topic not in consumed and (one.topic, one.partition) not in waiting
+            if is_expired(one.expire_timestamp, one.commit_timestamp if since is None else since, now_ms, retention_ms)
+        ]
+
+    @property
+    def _consumed(self) -> set[str] | None:
+        """The topics that members consume; None if they do not tell: of other protocols, or by a regular expression."""
+        topics = {topic for member in self.members for topic in member.subscribed}
+        is_known = all(member.subscribed for member in self.members) and not any(topic[0] == "~" for topic in topics)
+        return topics if is_known and self.type != "share" else None
 
     @property
     def lag(self) -> int | None:
@@ -192,6 +223,22 @@ class Groups(StateList[Group]):
             part = [*some]
             batches += _batches(part) if unread is None else _committed_batches(part, unread)
         return pa.Table.from_batches(batches, _SCHEMA)
+
+
+def offsets_retention_ms(properties: Mapping[str, object]) -> int:
+    """How long brokers keep committed offsets (`offsets.retention.minutes`), by a `server.properties`."""
+    minutes = java_number(str(properties.get("offsets.retention.minutes", "")).strip(), 31)
+    return (_RETENTION_MINUTES if minutes is None else minutes) * 60_000
+
+
+def is_expired(expiry: int | None, since: int | None, now_ms: int, retention_ms: int | None) -> bool:
+    """Whether a committed offset has expired: by a time of its own, or by the retention since some time.
+
+    Source: OffsetExpirationConditionImpl.isOffsetExpired, Kafka 4.3.
+    """
+    if expiry is not None:
+        return now_ms >= expiry
+    return retention_ms is not None and since is not None and now_ms - since >= retention_ms
 
 
 def _unread(group: Group) -> tuple[CommittedOffsets, slice] | None:
@@ -450,6 +497,8 @@ class _Loader:
 
     def _classic(self, group: Group, value: dict[str, Any]) -> None:
         group.epoch, group.protocol = value["generation"], value["protocol"]
+        if value["protocolType"] and (time := value.get("currentStateTimestamp", -1)) >= 0:
+            group.state_timestamp = time
         for one in value["members"]:
             member = GroupMember(one["memberId"], one["clientId"], one["clientHost"], one["groupInstanceId"])
             if value["protocolType"] == "consumer":

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 from conformance.clusters import listeners, run_commands, served, three_brokers
 from conformance.kafka import Client, wait_until
-from coordinator_records import drawn
+from coordinator_records import drawn, expiring_groups
 from golden_sets import truth, truth_topics, unpacked
 from tiered_sets import TieredSet
 
@@ -455,6 +455,27 @@ def test_the_next_commands_delete_no_record(own_client, tmp_path):
         place = tmp_path / "out" / "data"
         wait_until(lambda: not (place / "old-0" / f"{0:020d}.log").exists(), "records past the retention go")
         assert (place / "own-0" / f"{0:020d}.log").exists()
+
+
+@pytest.mark.slow
+def test_the_commits_that_a_broker_deletes_are_those_of_the_forecast(own_client, tmp_path):
+    now = time.time_ns() // 10**6
+    (tmp_path / "log").mkdir()
+    seven_records(tmp_path / "log")
+    pairs, gone = expiring_groups(now)
+    with PartitionWriter(tmp_path / "log" / "__consumer_offsets-0") as writer:
+        writer.append({"key": [key for key, _ in pairs], "value": [value for _, value in pairs]})
+    report = kafkalog.boot(tmp_path / "log", tmp_path / "out", groups="as-was", nodes=listeners())
+    settings = {"offsets.retention.minutes": 3 * 1440, "offsets.retention.check.interval.ms": 1000}
+    (tmp_path / "server.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    before = {group.name: {one.topic for one in group.offsets} for group in kafkalog.groups(tmp_path / "out" / "data")}
+    plans = kafkalog.preflight(tmp_path / "out" / "data", config=tmp_path / "server.properties").partitions
+    forecast = {name: n for plan in plans for name, n in plan.expiring_commits.items()}
+    assert forecast == {name: len(topics) for name, topics in gone.items() if topics}
+    with served(own_client, report, **settings):
+        time.sleep(5)
+        found = {one["group"]: {row[0] for row in one["offsets"]} for one in own_client.ask("groups")["groups"]}
+    assert {name: before[name] - found.get(name, set()) for name in before} == {name: {*gone[name]} for name in before}
 
 
 @pytest.mark.slow

@@ -76,3 +76,46 @@ def drawn(rng, n):
     if rng.random() < 0.2:
         found.insert(rng.randrange(n + 1), of_unknown_type())
     return found
+
+
+DAY = 24 * 3_600_000
+
+
+def _classic_member(*topics):
+    """A member of a classic group that has subscribed to topics."""
+    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
+    subscription = struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+    texts = dict.fromkeys(("memberId", "clientId", "clientHost"), "m")
+    times = dict.fromkeys(("rebalanceTimeout", "sessionTimeout"), 45_000)
+    return {**texts, **times, "groupInstanceId": None, "subscription": subscription, "assignment": b""}
+
+
+def expiring_groups(now, topics="abcde"):
+    """Records of groups and commits, and of which topics the commits expire now, by group, after three days.
+
+    The last topic is one that members consume.
+    """
+    old, new = now - 5 * DAY, now - DAY
+    member = _classic_member(topics[4])
+    cases = {
+        # the record of the group; commits as (topic, commit time, time of expiry); numbers of the topics that go
+        "connect": (("connect", old, [member]), [(0, old, None)], ()),
+        "consuming": (("consumer", old, [member]), [(4, old, old), (0, old, None), (1, new, None)], (0,)),
+        "left": (("consumer", new, []), [(0, old, None), (2, old, new)], (2,)),
+        "left long ago": (("consumer", old, []), [(0, new, None)], (0,)),
+        "old record": (("consumer", -1, []), [(0, old, None), (1, new, None)], (0,)),
+        "simple": (None, [(0, old, None), (1, new, None), (2, new, new), (3, old, now + DAY)], (0, 2)),
+    }
+    pairs, gone = [], {}
+    for name, (group, commits, which) in cases.items():
+        if group is not None:
+            names = ("protocolType", "currentStateTimestamp", "members")
+            value = {"generation": 1, "protocol": "range", "leader": None, **dict(zip(names, group, strict=True))}
+            pairs.append(encode_keyed_record("GroupMetadata", 3, {"group": name}, value))
+        for number, time, expiry in commits:
+            key = {"group": name, "topic": topics[number], "partition": 0}
+            value = {"offset": 5, "metadata": "", "commitTimestamp": time}
+            value |= {} if expiry is None else {"expireTimestamp": expiry}
+            pairs.append(encode_keyed_record("OffsetCommit", 3 if expiry is None else 1, key, value))
+        gone[name] = "".join(topics[number] for number in which)
+    return pairs, gone

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import pytest
 from builder import batch_v2, control_batch, record_v2
-from coordinator_records import empty
+from coordinator_records import DAY, empty, expiring_groups
 from golden_sets import unpacked
 
 import kafkalog
@@ -399,3 +399,26 @@ def test_members_of_streams_groups_show_topics_and_partitions(tmp_path):
     (group,) = kafkalog.groups(tmp_path)
     assert group.members[0].tasks == {"0": [1, 0], "9": [3]}
     assert group.members[0].assigned == {"in": [0, 1], "side": [0, 1], "again": [0, 1], "9": [3]}
+
+
+def test_which_commits_a_broker_deletes_at_its_next_look(tmp_path):
+    """After a time of their own, or the retention: of groups without members since these left, if that is known."""
+    now = 5 * DAY
+    pairs, gone = expiring_groups(now)
+    with PartitionWriter(tmp_path / "__consumer_offsets-0") as writer:
+        writer.append({"key": [key for key, _ in pairs], "value": [value for _, value in pairs]})
+    for is_read in (False, True):  # the offsets of a group are made when they are asked for
+        found = kafkalog.groups(tmp_path)
+        assert {group.name for group in found} == gone.keys()
+        for group in found:
+            own = {one.topic for one in group.offsets if one.expire_timestamp is not None} if is_read else set("abc")
+            expired = [one.topic for one in group.expired(now, 3 * DAY)]
+            assert "".join(expired) == gone[group.name], group.name
+            if is_read:
+                assert {one.topic for one in group.expired(now)} == {*expired} & own, group.name
+    (tmp_path / "server.properties").write_text("offsets.retention.minutes=4320\n")
+    [plan] = kafkalog.preflight(tmp_path, config=tmp_path / "server.properties", now=now, clean=True).partitions
+    assert plan.expiring_commits == {name: len(topics) for name, topics in gone.items() if topics}
+    assert any("committed offsets of 5 groups" in line for line in plan.lines())
+    [plan] = kafkalog.preflight(tmp_path, now=now, clean=True).partitions
+    assert plan.expiring_commits == {"left": 1, "simple": 1}

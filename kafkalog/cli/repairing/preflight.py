@@ -77,7 +77,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     shown: list[str] = []
 
     def show(row: PartitionPlan) -> None:
-        is_told = row.verdict != "starts" or any(one.expires for one in row.segments)
+        is_told = row.verdict != "starts" or len(row.lines()) > 1
         # on a terminal, the sum stands for partitions whose segments are only read
         is_folded = row.verdict == "recovers" and not is_exact(args.verbose) and row.is_plain_recovery
         if (is_told and not is_folded) or args.verbose:

@@ -21,7 +21,15 @@ from typing import Any, Final, Literal
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, ReadError, Reason
 from kafkalog.log.live import is_live, settled, was_closed
-from kafkalog.log.log_dir import blank_disk, check_log_dir, each_once, is_blank, is_partition_directory, log_dirs_at
+from kafkalog.log.log_dir import (
+    LogDir,
+    blank_disk,
+    check_log_dir,
+    each_once,
+    is_blank,
+    is_partition_directory,
+    log_dirs_at,
+)
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.parsing import TopicPatterns, check_partitions, one_of, parse_milliseconds, thread_count
 from kafkalog.protocol.releases import releases
@@ -56,6 +64,7 @@ from kafkalog.survey.targets import release_problems, torn_problems
 from kafkalog.survey.topic_ids import TopicIds, add_stray_loss
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.system_topics.coordinator_load import load_failure
+from kafkalog.system_topics.groups import groups, offsets_retention_ms
 from kafkalog.text import offset_range
 
 Directories = Callable[[Any], list[Any]]
@@ -132,7 +141,8 @@ def preflight(
 
     With `config`, the settings of the broker are also used. They show which segments retention deletes half a minute
     after the start (`SegmentPlan.expires`), and whether an index outgrows `log.index.size.max.bytes`. Such a deletion
-    is a loss in the verdict only if zeros at the end of a time index make records look old. Settings of topics and of
+    is a loss in the verdict only if zeros at the end of a time index make records look old. Committed offsets that
+    expire are in `PartitionPlan.expiring_commits`. Settings of topics and of
     the cluster in its metadata come before those of the file.
 
     This is about Kafka 4.x. See the guide about dead brokers for older ones.
@@ -554,6 +564,18 @@ class _Load:
             row.remarks.append(f"{lack}: the broker finds only the epochs of recovered segments")
         if (failure := load_failure(plan.path, row.topic_partition, self.start.asked.limits)) is not None:
             row.remarks.append(failure.detail)
+        else:
+            self._expire_commits(row)
+
+    def _expire_commits(self, row: PartitionPlan) -> None:
+        """Note which committed offsets a coordinator deletes once it has loaded them."""
+        key, properties = row.topic_partition, self.settings.properties
+        if key is None or key.topic != kf.CONSUMER_OFFSETS:
+            return
+        retention_ms = None if properties is None else offsets_retention_ms(properties)
+        for group in groups(LogDir(self.plan.path, limits=self.start.asked.limits)):
+            if expired := group.expired(self.start.asked.now_ms, retention_ms):
+                row.expiring_commits[group.name] = len(expired)
 
     def _lack_of_epochs(self) -> str | None:
         """What is wrong with the leader epoch checkpoint if it has no epoch, and batches have; None if it has."""
