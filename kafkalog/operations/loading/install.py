@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kafkalog import format as kf
 from kafkalog.errors import (
@@ -38,6 +38,7 @@ from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.operations.rebuilding.reindex import reindex
 from kafkalog.operations.verifying.verify import verify as verify_path
 from kafkalog.state.checkpoints import (
+    MAX_CHECKPOINT_BYTES,
     encode_offset_checkpoint,
     encode_partition_metadata,
     parse_topic_id,
@@ -431,7 +432,7 @@ class Checkpoints:
 
     def _change(self, name: str, offsets: dict[kf.TopicPartition, int]) -> None:
         path = self._root / name
-        old = read_if_there(path, max_bytes=_MAX_CHECKPOINT_BYTES)
+        old = read_if_there(path, max_bytes=MAX_CHECKPOINT_BYTES)
         if old is not None:
             self._old.setdefault(path, old)
         self._write(path, encode_offset_checkpoint(offsets))
@@ -439,9 +440,6 @@ class Checkpoints:
     def _write(self, path: Path, content: bytes) -> None:
         with staged_file(path, overwrite=True, stage_in=self._stage_in, like=self._root) as file:
             file.write(content)
-
-
-_MAX_CHECKPOINT_BYTES: Final = 2**26
 
 
 class LoadTarget(NamedTuple):
