@@ -50,6 +50,13 @@ def test_only_commands_that_take_urls_have_options_for_them(command, capsys):
     assert "--tiered" not in text or command not in LOCAL or command == "boot"
 
 
+def test_a_command_line_makes_only_the_parser_that_it_names():
+    for argv, made in ((["ls", "data"], ["ls"]), (["--help"], []), (None, [*SUMMARIES])):
+        parsers = build_parser(argv)._subparsers._group_actions[0].choices
+        assert [*parsers] == [*SUMMARIES]
+        assert [name for name, parser in parsers.items() if parser.description] == made
+
+
 def script(shell, capsys):
     pytest.importorskip("shtab")
     assert main(["--completion", shell]) == 0
