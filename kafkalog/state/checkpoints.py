@@ -49,7 +49,8 @@ def read_checkpoint(path: Pathish, n_fields: int, data: bytes | None = None) -> 
     if not lines:
         return []
     if java_number(lines[0], 31) != 0:
-        raise _bad(path, 1, f"expected version 0, not {lines[0][:40]!r}")
+        text = repr(lines[0][:40]) if lines[0].strip("\0") else "bytes of zero, as after a power loss"
+        raise _bad(path, 1, f"expected version 0, not {text}")
     n_entries = java_number(lines[1], 31) if len(lines) > 1 else 0
     if n_entries is None or n_entries < 0:
         raise _bad(path, 2, "expected the number of entries")

@@ -16,6 +16,7 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.log.log_dir import is_blank
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.cluster_image import AssignedPartition, ClusterMetadata
 from kafkalog.state.properties import read_properties
@@ -82,7 +83,7 @@ def _elsewhere(directory_id: str | None) -> str:
 
 def on_another_disk(directory_ids: str) -> str:
     """Return where partitions are by the metadata log, if nobody named that log dir; and what to do about it."""
-    return f"in the log dir with directory id {directory_ids}, which is not named: name it, too"
+    return f"in the log dir with directory id {directory_ids}, which is not named: name it, too, unless it is lost"
 
 
 class _LogDirs:
@@ -90,6 +91,7 @@ class _LogDirs:
 
     def __init__(self, roots: Sequence[Place]) -> None:
         self._roots = roots
+        self._blank = next(filter(is_blank, roots), None)
         self._by_id = {_directory_id(root): root for root in roots}
         self._ends: dict[Place, dict[kf.TopicPartition, int] | None] = {}
         self._named: dict[kf.TopicPartition, Place] = {}
@@ -105,9 +107,12 @@ class _LogDirs:
     def root_of(self, key: kf.TopicPartition, directory_id: str | None, *, are_all: bool) -> Place | None:
         """The log dir of a partition, by its directory id or a checkpoint; None if it may be on another disk.
 
-        `are_all` tells that the broker has no other log dirs.
+        `are_all` tells that the broker has no other log dirs. An empty disk has lost its directory id: partitions with
+        an id that no other log dir has were there.
         """
         root = self._by_id.get(directory_id)
+        if root is None and is_directory_id(directory_id):
+            root = self._blank
         named = self._named.get(key)
         if root is None and (named is None or is_directory_id(directory_id)) and not are_all:
             return None

@@ -16,6 +16,8 @@ from kafkalog.log.log_dir import log_dir_of
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, is_url, place_of
+from kafkalog.survey.losses import copied_segments
+from kafkalog.survey.startup_files import unnamed_partitions
 from kafkalog.text import first_names
 
 
@@ -72,7 +74,28 @@ def boot_step(
         why += ". A broker serves no directory that ends in -stray: --include-unknown takes these, too"
     if tiered := _tiered([place_of(path) for path in (*paths, *(() if metadata is None else (metadata,)))]):
         why += f". {tiered}: add --tiered URL, the root of that storage, and what is only there is restored"
-    return NextStep(("kafkalog", "boot", *paths, *options, "-o", free_name(f"{paths[0].rstrip('/')}-booted")), why)
+    command = ("kafkalog", "boot", *paths, *options, "-o", free_name(f"{paths[0].rstrip('/')}-booted"))
+    return NextStep(command, why, after=_restored_first([place_of(path) for path in paths]))
+
+
+def _restored_first(log_dirs: Iterable[Place]) -> str:
+    """What a boot does not find under its name: segments that are compressed, partitions that fsck has moved."""
+    files, directories = list[str](), list[str]()
+    for root in log_dirs:
+        for name in Listing.or_empty(root).directories:
+            if kf.parse_partition_directory(name) is None:
+                directories += unnamed_partitions(root / name)
+                continue
+            names = Listing.or_empty(root / name).names
+            files += [f"{name}/{one}" for one in copied_segments(names) if _log_of(one) not in names]
+    parts = [f"restore the .log files of {first_names(files)}"] if files else []
+    parts += [f"give {first_names(directories)} the name of its partition (TOPIC-N)"] if directories else []
+    return f"first {' and '.join(parts)}" if parts else ""
+
+
+def _log_of(copy: str) -> str:
+    """The name of the segment of which a file is a copy."""
+    return copy[: copy.index(kf.LOG_SUFFIX) + len(kf.LOG_SUFFIX)][-len(kf.segment_file_name(0)) :]
 
 
 def steps_after_damage(n_damage: int, paths: Sequence[str | os.PathLike[str]], *, has_strays: bool) -> list[NextStep]:

@@ -21,6 +21,7 @@ from kafkalog.state.leader_epochs import LeaderEpochs
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import AnyPlace, Place
 from kafkalog.survey.startup_end import end_as_loaded
+from kafkalog.text import first_names
 
 ORPHAN: Final = "an index without its .log"
 """Why a broker removes such a file."""
@@ -99,12 +100,25 @@ def partition_directories(root: AnyPlace) -> Iterator[AnyPlace | Finding]:
         if kf.parse_partition_directory(name) is None:
             if name != _REMOTE_INDEX_CACHE:
                 detail = "a directory without the name of a partition; move it away"
+                if unnamed := unnamed_partitions(path):
+                    detail += f". {first_names(unnamed)} has segments: if it is a partition, name it TOPIC-N"
                 yield Finding(Reason.UNKNOWN_FILE, detail, path=str(path))
         elif listing.entries[name].is_symlink() and not _is_below(path, root):
             detail = "a link out of the log dir is not followed; name its target to recover it"
             yield Finding(Reason.LINK_OUTSIDE, detail, path=str(path))
         else:
             yield path
+
+
+def unnamed_partitions(directory: AnyPlace) -> list[str]:
+    """Which directories have segments: this one, or those in it, as fsck puts them into lost+found; by their names."""
+    inside = {directory.name: directory}
+    inside |= {f"{directory.name}/{name}": directory / name for name in Listing.or_empty(directory).directories}
+    return [name for name, one in inside.items() if any(map(_is_segment, Listing.or_empty(one).names))]
+
+
+def _is_segment(name: str) -> bool:
+    return name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None
 
 
 def _take_leftovers(found: FileNames, unfinished: int) -> list[str]:

@@ -344,3 +344,27 @@ def test_salvage_and_merge_name_the_boot_of_their_output(tmp_path, capsys, name)
         assert len(output_of(Path(f"{out}-booted") / "data" / "t-0")) == 23
         assert main([command, *sources, "--dry-run"]) == 1
         assert f"next: kafkalog boot {tmp_path}/disk -o {tmp_path}/disk-booted (" in capsys.readouterr().err
+
+
+def test_a_boot_comes_after_the_restoration_of_what_has_lost_its_name(tmp_path, capsys):
+    disk = tmp_path / "disk"
+    partition = replica(disk, LOG, bases=(0, 6, 12, 18))
+    segment = partition / f"{6:020}.log"
+    (partition / f"{segment.name}.gz").write_bytes(gzip.compress(segment.read_bytes()))
+    segment.unlink()
+    # fsck has found a partition, and not its name
+    found = replica(tmp_path / "other", LOG).rename(tmp_path / "#131073")
+    (disk / "lost+found").mkdir()
+    found.rename(disk / "lost+found" / found.name)
+    waits = (
+        f"# first restore the .log files of t-0/{segment.name}.gz and give lost+found/#131073 the name of its partition"
+    )
+    for command in ("preflight", "report"):
+        main([command, str(disk)])
+        assert f"{waits} (TOPIC-N): kafkalog boot {disk} -o" in "".join(capsys.readouterr()).replace("\\", "")
+    segment.write_bytes(gzip.decompress((partition / f"{segment.name}.gz").read_bytes()))
+    (disk / "lost+found" / found.name).rename(disk / "u-0")
+    (step,) = kafkalog.preflight(disk).next
+    assert step.after == ""
+    assert main([*step.command[1:], "-q"]) == 1  # no metadata log has the settings
+    assert [len(output_of(tmp_path / "disk-booted" / "data" / name)) for name in ("t-0", "u-0")] == [24, 24]

@@ -127,7 +127,7 @@ def test_partitions_on_a_disk_that_is_not_named_are_noted_with_its_id(tmp_path, 
     checkpoint(root, here=10)
     expected = (
         "no directory of gone-0, which the metadata log has on this broker: they are in the log dir with directory id"
-        f" {DIRECTORY_IDS[0]}, which is not named: name it, too"
+        f" {DIRECTORY_IDS[0]}, which is not named: name it, too, unless it is lost"
     )
     found = kafkalog.preflight(root)
     assert found.ok
@@ -149,3 +149,17 @@ def test_partitions_of_which_nothing_says_where_they_are_may_be_on_another_disk(
     (note,) = [one for one in kafkalog.report(root).findings.rows if "third-0" in one.detail]
     assert "if the broker has more log dirs, name these, too" in note.detail
     assert not note.damage
+
+
+def test_an_empty_disk_has_lost_what_no_other_disk_has(tmp_path):
+    # the metadata has both topics on the first disk, which is replaced by a new one
+    second = made(tmp_path / "2", metadata=False, disk=1)
+    write_metadata(second, ["gone", "here"], {})
+    shutil.rmtree(second / "gone-0")
+    checkpoint(second, here=10)
+    assert row_of(kafkalog.preflight(second)) is None
+    (tmp_path / "1" / "lost+found").mkdir(parents=True)
+    found = kafkalog.preflight([tmp_path / "1", second])
+    assert [(one.path, one.loss.n_unknown) for one in found.partitions if one.losses] == [(f"{tmp_path}/1/gone-0", 1)]
+    report = kafkalog.report([tmp_path / "1", second])
+    assert (report.ok, report.summary["n_unknown_losses"]) == (False, 1)

@@ -339,7 +339,8 @@ class _BrokerStart:
         found = [*log_dirs_problems(broker, asked.release)]
         found += root_problems(roots, config=broker, directories=directories, limits=asked.limits)
         settings = TopicSettings.of(roots, config=asked.config, metadata=asked.metadata, limits=asked.limits)
-        if any(Path(one.path).name == kf.META_PROPERTIES for one in found):
+        wrong = [Path(one.path) for one in found if Path(one.path).name == kf.META_PROPERTIES]
+        if not all(is_blank(path.parent) for path in wrong):
             settings.node_id = None  # the broker does not start under it
         cluster = settings.metadata
         if cluster is not None:
