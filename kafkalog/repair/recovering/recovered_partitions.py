@@ -8,7 +8,7 @@ from typing import ClassVar
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings, Reason
 from kafkalog.html import JsonFields
 from kafkalog.survey.losses import PartitionsReport
-from kafkalog.survey.next_steps import NextStep, are_set_apart, boot_step, is_stray, log_dirs_of
+from kafkalog.survey.next_steps import NextStep, are_set_apart, boot_step, is_stray, log_dirs_of, needs_boot
 from kafkalog.survey.startup import VERDICTS, PartitionPlan, Verdict
 from kafkalog.survey.startup_root import StartProblem
 from kafkalog.text import counted
@@ -71,9 +71,9 @@ class RecoveryReport(PartitionsReport, JsonFields):
 
         Empty if all was read, and nothing is damaged or lost.
         """
-        if not self.log_dirs or _is_limited(self):
+        if not self.log_dirs:
             return []
-        if not self.ok:
+        if self.losses or self.problems or any(map(needs_boot, self.findings.rows)):
             return [boot_step(self.log_dirs)]
         unread = [one for one in self.partitions if one.count("kept")]
         why = (
@@ -129,6 +129,12 @@ class Preflight(PartitionsReport, JsonFields):
             self.findings.add(finding)
 
     @property
+    def _is_limited(self) -> bool:
+        """Whether nothing but limits is in the way: with larger ones there may be nothing to do."""
+        damage = [one for one in self.findings.rows if one.damage]
+        return bool(damage) and all(one.is_limit for one in damage) and not (self.losses or self.problems)
+
+    @property
     def next(self) -> list[NextStep]:
         """What to do instead of a start that loses something or fails, or on which all topics were set apart.
 
@@ -138,7 +144,7 @@ class Preflight(PartitionsReport, JsonFields):
         is_harmless = replace(self, problems=[one for one in self.problems if not one.is_configured]).ok
         # what an empty disk had may be on the others
         has_blank = any(one.reason is Reason.NOT_KAFKA for one in self.findings.rows)
-        if not self.log_dirs or _is_limited(self) or (is_harmless and not (are_set_apart(paths) or has_blank)):
+        if not self.log_dirs or self._is_limited or (is_harmless and not (are_set_apart(paths) or has_blank)):
             return []
         has_strays = any(map(is_stray, paths))
         return [boot_step(self.log_dirs, self.release, metadata=self.metadata, has_strays=has_strays)]
@@ -174,12 +180,6 @@ class Preflight(PartitionsReport, JsonFields):
         how = "clean" if self.is_clean else "unclean"
         lost = f", {counted(self.n_bytes_lost, 'byte')} lost" if self.n_bytes_lost else ""
         return f"Preflight({counted(len(self.partitions), 'partition')}, {how} start: {self.verdict}{lost})"
-
-
-def _is_limited(result: RecoveryReport | Preflight) -> bool:
-    """Whether nothing but limits is in the way: with larger ones there may be nothing to do."""
-    damage = [one for one in result.findings.rows if one.damage]
-    return bool(damage) and all(one.is_limit for one in damage) and not (result.losses or result.problems)
 
 
 _INDEX_BYTES = 10_485_760

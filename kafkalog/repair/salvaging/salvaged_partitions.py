@@ -10,7 +10,7 @@ from kafkalog.errors import DEFAULT_LIMITS, LIMIT_NAMES, Certainty, Finding, Fin
 from kafkalog.html import JsonFields, PartsReport
 from kafkalog.storage.location import is_url
 from kafkalog.survey.losses import Lost, PartitionsReport, records_lost
-from kafkalog.survey.next_steps import NextStep, boot_step
+from kafkalog.survey.next_steps import NextStep, boot_step, needs_boot
 from kafkalog.text import counted, offset_range
 
 
@@ -185,10 +185,9 @@ class CopyReport(PartsReport, JsonFields):
 
     @property
     def next(self) -> list[NextStep]:
-        """What serves the intact batches after a loss; empty if nothing is lost, or a limit left batches out."""
-        damage = [one for one in self.findings.rows if one.damage]
+        """What serves the intact batches after damage; empty without it."""
         is_local = self.log_dirs and not any(map(is_url, self.log_dirs))
-        return [boot_step(self.log_dirs)] if is_local and not all(one.is_limit for one in damage) else []
+        return [boot_step(self.log_dirs)] if is_local and any(map(needs_boot, self.findings.rows)) else []
 
     @property
     def ok(self) -> bool:
