@@ -133,6 +133,8 @@ LIMIT_NAMES: Final = {
     Reason.TOO_MANY_OPEN_TRANSACTIONS: "max_open_transactions",
 }
 """The limits that each of these reasons is about."""
+UNREADABLE: Final = (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED)
+"""Reasons why bytes could not be read, or changed meanwhile: they need not be damaged."""
 MISSING: Final = (Reason.SEGMENT_MISSING, Reason.LOG_PART_MISSING, Reason.LOG_END_MISSING, Reason.OFFSET_GAP)
 """Reasons of findings about offsets that no file has."""
 

@@ -60,7 +60,7 @@ exit codes:
                                    141  the reader of the output closed the pipe
 If several apply, the first of 70, 7, 6, 3, 1, 5, 4."""
 
-_UNREADABLE_REASONS: Final = frozenset({"file_changed", "file_unreadable", "not_a_file", "not_kafka", "other_segment"})
+_OTHER_FILES: Final = frozenset({"not_a_file", "not_kafka", "other_segment"})
 _UNSUPPORTED_REASONS: Final = frozenset({"unknown_codec", "compressed_file"})
 
 
@@ -128,11 +128,13 @@ def is_out_of_threads(error: BaseException | None) -> bool:
 
 def exit_of_finding(finding: Finding) -> Exit:
     """Return the exit code for a finding."""
+    from kafkalog.errors import UNREADABLE
+
     if not finding.damage:
         return Exit.GOOD
     if finding.is_limit:
         return Exit.LIMIT
-    if finding.reason in _UNREADABLE_REASONS:
+    if finding.reason in UNREADABLE or finding.reason in _OTHER_FILES:
         return Exit.UNREADABLE
     if finding.reason == "write_failed":
         return Exit.NOT_WRITTEN

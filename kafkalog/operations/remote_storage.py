@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason, SidecarError
+from kafkalog.errors import DEFAULT_LIMITS, UNREADABLE, Finding, KafkalogError, Limits, Reason, SidecarError
 from kafkalog.html import PartsReport
 from kafkalog.log.log_dir import LogDir
 from kafkalog.operations.verifying.verify import iter_verify, verify
@@ -53,6 +53,8 @@ class StorageFault:
     """Bytes of the objects."""
     damage: bool = False
     """Whether readers are affected."""
+    is_unreadable: bool = False
+    """Whether a whole object cannot be read, as without permission or key: it need not be damaged."""
 
     def __str__(self) -> str:
         where = "" if self.topic is None else f"{self.topic}-{self.partition} "
@@ -309,7 +311,8 @@ def _wrong_state(copy: Copy, epochs: list[tuple[int, int]], last: int) -> Iterat
         found = copy.epochs
     except KafkalogError as error:
         kind: FaultKind = "index" if isinstance(error, SidecarError) else "unreadable"
-        yield _fault(kind, f"{error.reason.value}: {error.detail}", copy, damage=True)
+        detail, is_unreadable = f"{error.reason.value}: {error.detail}", error.to_finding().is_unreadable
+        yield _fault(kind, detail, copy, damage=True, is_unreadable=is_unreadable)
         return
     if not found or not epochs:
         return
@@ -324,12 +327,13 @@ def _of_finding(finding: Finding, copy: Copy) -> StorageFault:
     kind: FaultKind = "checksum"
     if reason.value.startswith("index_"):
         kind = "index"
-    elif reason in (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED, Reason.NOT_INSTALLED):
+    elif reason in (*UNREADABLE, Reason.NOT_INSTALLED):
         kind = "unreadable"
     elif reason is Reason.OTHER_SEGMENT:
         kind = "other_segment"
     where = f" at {finding.position}" if finding.position is not None else ""
-    return _fault(kind, f"{reason.value}{where}: {finding.detail}", copy, damage=finding.damage)
+    detail = f"{reason.value}{where}: {finding.detail}"
+    return _fault(kind, detail, copy, damage=finding.damage, is_unreadable=finding.is_unreadable)
 
 
 def restore_tiered(

@@ -11,14 +11,14 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import Finding, Findings, Reason
+from kafkalog.errors import UNREADABLE, Finding, Findings, Reason
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kafkalog.scanning.planning import ReadTask
 
-GONE: Final = (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED, Reason.PARTITION_REMOVED)
+GONE: Final = (*UNREADABLE, Reason.PARTITION_REMOVED)
 """Reasons for which a query without `failOnDataLoss` skips a segment."""
 
 _ENABLED: Final = "spark.sql.pyspark.worker.logging.enabled"

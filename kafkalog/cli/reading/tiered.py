@@ -31,7 +31,7 @@ Check the remote storage of tiered topics (KIP-405). With --log-dir, the metadat
 broker decide which copies count. Damage: hole, torn, size, checksum, index, unreadable, other_segment. Only a waste of
 space: orphan, unfinished, deleting, replaced, below_start, leftover, unknown_file.
 
-The exit code is 1 if there is damage.""",
+The exit code is 1 if there is damage, and 3 if objects cannot be read, as without a key.""",
     examples="""\
   kafkalog tiered verify s3://tiered/kafka --log-dir /var/lib/kafka
   kafkalog tiered verify /mnt/tiered --log-dir /var/lib/kafka --json | jq .wasted_bytes""",
@@ -97,19 +97,16 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
     _note_log_dir(args, console)
     report = verify_tiered(args.paths[0], **_options(args), deep=args.deep)
     console.show([report], _lines(report))
-    faults = (fault for fault in report.faults if fault.damage)
-    console.count_findings(Finding(Reason.SEGMENT_MISSING, str(fault), str(args.paths[0])) for fault in faults)
+    for fault in report.faults:
+        reason = Reason.FILE_UNREADABLE if fault.is_unreadable else Reason.SEGMENT_MISSING
+        console.count_findings([Finding(reason, str(fault), str(args.paths[0]), damage=fault.damage)])
 
 
 def _lines(report: StorageReport) -> Iterator[str]:
-    from kafkalog.errors import Reason
-
     yield from (f"{'!' if fault.damage else '-'} {fault}" for fault in report.faults)
     wasted = f", {report.wasted_bytes:,} bytes are not needed" if report.wasted_bytes else ""
     skipped = f", {report.n_skipped} partitions of other brokers skipped" if report.n_skipped else ""
-    # with a position, it is a damaged chunk
-    whole = f"{Reason.FILE_UNREADABLE.value}: "
-    n_unreadable = sum(fault.damage and fault.detail.startswith(whole) for fault in report.faults)
+    n_unreadable = sum(fault.damage and fault.is_unreadable for fault in report.faults)
     n_lost = sum(fault.damage for fault in report.faults) - n_unreadable
     lost = f"{n_lost} faults that lose records" if n_lost else ""
     state = ", ".join(filter(None, [lost, f"{n_unreadable} unreadable" if n_unreadable else ""])) or "all OK"
