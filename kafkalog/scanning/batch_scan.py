@@ -28,10 +28,11 @@ from kafkalog.words import unknown_keyword
 if TYPE_CHECKING:
     import pandas as pd
 
-BATCH_COLUMNS: Final = ("topic", "partition", "segment", *COLUMNS, *DERIVED, "compression")
+CONTEXT: Final = ("topic", "partition", "segment")
+"""Columns with one value for all batches of a segment."""
+BATCH_COLUMNS: Final = (*CONTEXT, *COLUMNS, *DERIVED, "compression")
 """Topic, partition and segment, the columns of `BatchTable`, and the name of the codec."""
 
-_CONTEXT: Final = ("topic", "partition", "segment")
 _TYPES: Final[dict[str, pa.DataType]] = {
     "topic": pa.string(),
     "partition": pa.int32(),
@@ -184,7 +185,7 @@ def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
 def _array(name: str, rows: BatchRows) -> pa.Array:
     """A column as an Arrow array. It is built from buffers, because `pa.array` imports pandas."""
     n = len(rows.batches)
-    if name in _CONTEXT:
+    if name in CONTEXT:
         topic, partition = rows.topic_partition or (None, None)
         value = {"topic": topic, "partition": partition, "segment": rows.segment}[name]
         if value is None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kafkalog.indexes.distribution import nearest_rank, rounded
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.scanning.batch_scan import BatchRows, batch_column
+from kafkalog.scanning.batch_scan import CONTEXT, BatchRows, batch_column
 
 DEFAULT_KEYS: Final = ("producer_id", "compression", "magic")
 KEYS: Final = (
@@ -29,7 +29,6 @@ KEYS: Final = (
 MAX_GROUPS: Final = 100_000
 """The most groups kept; bounds the memory for a log in which every batch has another producer."""
 
-_CONTEXT: Final = ("topic", "partition", "segment")
 _COUNTS: Final = ("n_batches", "n_records", "n_hidden", "n_bytes", "n_transactional", "n_control", "n_idempotent")
 PERCENTILES: Final = (50, 90, 99)
 
@@ -115,10 +114,10 @@ class BatchSummary:
         """Add rows of the batch table."""
         topic, partition = rows.topic_partition or (None, None)
         context = {"topic": topic, "partition": partition, "segment": rows.segment}
-        names = [key for key in self.keys if key not in _CONTEXT]
+        names = [key for key in self.keys if key not in CONTEXT]
         for values, counted in _by(names, rows.batches):
             found = dict(zip(names, values, strict=True))
-            key = tuple(context[name] if name in _CONTEXT else found[name] for name in self.keys)
+            key = tuple(context[name] if name in CONTEXT else found[name] for name in self.keys)
             if key in self._groups:
                 self._groups[key].merge(counted)
             elif len(self._groups) < MAX_GROUPS:

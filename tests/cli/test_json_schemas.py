@@ -21,6 +21,7 @@ from kafkalog.cli.json_schemas import _OBJECTS, DEFINITIONS, OUTPUTS, json_schem
 from kafkalog.cli.reading import batches, cat
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.scanning.batch_scan import BATCH_COLUMNS
+from kafkalog.scanning.batch_summary import DEFAULT_KEYS, KEYS
 
 LOGS = ("p-txn-0", "p-multi-0", "p-v1-lz4-0", "p-compact-0")
 
@@ -120,6 +121,12 @@ def validator(name):
 def test_the_help_lists_all_columns(description, columns):
     listed = re.search(r"(?s)Columns: (.*?)(\.|; headers.NAME)", description)[1]
     assert re.findall(r"\w+", re.sub(r"\([^)]*\)", "", listed)) == [*columns]
+
+
+def test_the_help_lists_the_keys_of_a_summary():
+    listed = re.search(r"(?s)these columns \(default: ([\w,]+)\); also (.*?)\n[a-z]", batches.COMMAND.options)
+    assert tuple(listed[1].split(",")) == DEFAULT_KEYS
+    assert {*listed[1].split(","), *re.findall(r"\w+", listed[2])} == {*KEYS}
 
 
 @pytest.mark.parametrize("run", RUNS, ids=" ".join)

@@ -87,7 +87,6 @@ _LEAST: Final = (
 )
 """What a terminal goes without, the first one first."""
 _LEAST_OF_SUMMARY: Final = ("P99", "P90", "P50", "MIN", "MAX", "CONTROL", "IDEMPOTENT", "TRANSACTIONAL", "BYTES/BATCH")
-_CONTEXT: Final = ("topic", "partition", "segment")
 _TIMESTAMPS: Final = ("base_timestamp", "max_timestamp", "delete_horizon_ms")
 _LEFT: Final = ("topic", "segment", "compression", "control_type", *_TIMESTAMPS)
 _ALWAYS: Final = ("position", "size_in_bytes", "crc", "attributes", "magic", "codec", "partition")
@@ -156,9 +155,9 @@ def _objects(rows: BatchRows, columns: Sequence[str]) -> Iterator[dict[str, Any]
 
 def _values(name: str, rows: BatchRows) -> list[Any]:
     """Return a column as Python numbers, strings and booleans."""
-    from kafkalog.scanning.batch_scan import batch_column
+    from kafkalog.scanning.batch_scan import CONTEXT, batch_column
 
-    if name in _CONTEXT:
+    if name in CONTEXT:
         topic, partition = rows.topic_partition or (None, None)
         return [{"topic": topic, "partition": partition, "segment": rows.segment}[name]] * len(rows.batches)
     values: list[Any] = batch_column(name, rows.batches).tolist()
