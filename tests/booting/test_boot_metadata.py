@@ -1,6 +1,7 @@
 """Boot and the metadata log: deleted topics, old metadata logs, tiered topics, log starts that one copy knows."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from builder import batch_positions
@@ -10,8 +11,10 @@ from metadata_logs import DIRECTORY_IDS, TOPIC, topic_id, write_meta_properties,
 from salvages import output_of
 
 import kafkalog
+from kafkalog.booting.known_topics import KnownTopics
 from kafkalog.cli.app import main
 from kafkalog.protocol.encoder import encode_metadata_record
+from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.writing.partition_writer import PartitionWriter
 
@@ -226,3 +229,12 @@ def test_a_partition_that_no_source_has_is_on_the_disk_that_the_metadata_log_nam
     assert (f"directory id {DIRECTORY_IDS[0]} of node 1, which is not named: name it, too" in finding.detail) is (
         disk == 1
     )
+
+
+def test_a_topic_that_a_snapshot_does_not_have_may_have_been_deleted_before_it():
+    """Without a snapshot, the log has all changes: such a topic is later than the log."""
+    copy = SimpleNamespace(topic_id="id", key=kafkalog.TopicPartition("gone", 0))
+    for start, standing in ((0, "newer"), (5, "unknown")):
+        assert KnownTopics(ClusterMetadata(start_offset=start), "here").standing(copy) == standing
+    bare = SimpleNamespace(topic_id=None, key=copy.key)
+    assert KnownTopics(ClusterMetadata(), "here").standing(bare) == "unknown"

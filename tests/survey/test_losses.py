@@ -113,6 +113,16 @@ def test_a_checkpoint_behind_the_end_proves_that_the_last_segment_is_gone(root, 
     assert name in capsys.readouterr().out
 
 
+def test_the_index_of_a_last_segment_that_is_gone_proves_the_records_up_to_its_last_entry(root, partition):
+    last = bases(partition)[-1]
+    reached = int(kafkalog.OffsetIndex.open(partition / f"{last:020d}.index", last).offset[-1])
+    for path in [*partition.glob("*.snapshot"), *(root / name for name in CHECKPOINTS)]:
+        path.unlink()
+    remove(partition, last, ".log", ".timeindex")
+    assert damage(root) == [("log_end_missing", last, reached)]
+    assert reached > last
+
+
 def test_a_log_cut_at_a_batch_is_found_by_the_checkpoints(root, partition):
     log = partition / f"{bases(partition)[-1]:020d}.log"
     batches = kafkalog.Segment(log).batches

@@ -6,6 +6,10 @@ from merges import replica
 
 import kafkalog
 from kafkalog.cli.app import main
+from kafkalog.errors import Reason
+from kafkalog.log.searching.missing import offsets_finding
+from kafkalog.survey.losses import Lost
+from kafkalog.survey.origins import as_known, encode_origin
 
 LOG = [(1, offset) for offset in range(24)]
 
@@ -60,3 +64,11 @@ def test_a_merge_of_salvaged_copies_fills_the_holes_that_they_report(tmp_path):
     shutil.rmtree(whole)
     report = kafkalog.merge([tmp_path / "saved"], dry_run=True)
     assert [(one.start_offset, one.end_offset) for one in report.partitions[0].missing] == [(7, 8)]
+
+
+def test_a_gap_that_reaches_past_a_reported_loss_is_damage(tmp_path):
+    lost = Lost("t-0", 6, 12, 6, "exact", 0, Reason.OFFSET_GAP)
+    (tmp_path / "origin.json").write_bytes(encode_origin("recover", [], losses={"t-0": [lost]}))
+    for first, end, is_damage in ((6, 12, False), (7, 11, False), (6, 13, True), (5, 12, True)):
+        gap = offsets_finding(Reason.OFFSET_GAP, "gap", str(tmp_path / "t-0"), first, end)
+        assert as_known(tmp_path / "t-0", [gap])[0].damage is is_damage, (first, end)

@@ -37,6 +37,14 @@ def test_damage_is_cut_only_where_a_broker_looks(partition):
     assert [one.action for one in asked(partition).segments] == ["recovered", "cut", "recovered"]
 
 
+def test_a_recovery_point_where_a_segment_begins_leaves_the_segments_before_it(partition):
+    first, second, *_ = (int(path.stem) for path in logs(partition))
+    for point, actions in ((second - 1, ["recovered"] * 3), (second, ["kept", "recovered", "recovered"])):
+        (partition.parent / "recovery-point-offset-checkpoint").write_text(f"0\n1\np-txn-now 0 {point}\n")
+        assert [one.action for one in asked(partition).segments] == actions
+    assert first == 0
+
+
 def test_the_marker_says_how_it_was_shut_down(partition):
     assert not kafkalog.preflight(partition.parent).is_clean
     (partition.parent / ".kafka_cleanshutdown").write_bytes(b"")

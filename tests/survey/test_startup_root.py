@@ -13,7 +13,7 @@ from effort import thinned
 
 import kafkalog
 from kafkalog.errors import Reason
-from kafkalog.survey.startup_root import root_problems
+from kafkalog.survey.startup_root import root_problems, voter_problem
 
 META, QUORUM, BOOTSTRAP = "meta.properties", "__cluster_metadata-0/quorum-state", "bootstrap.checkpoint"
 CHECKPOINTS = (
@@ -366,3 +366,14 @@ def test_log_dirs_of_two_nodes_are_told_apart(tmp_path):
     )
     own = f"for this one {tmp_path / 'data-0-broker-1'} {tmp_path / 'data-1-broker-1'}"
     assert [one.detail.endswith(own) for one in problems] == [True, True]
+
+
+def test_a_voter_with_another_directory_id_starts_where_others_elect(tmp_path):
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\ndirectory.id=mine\n")
+    voters = [{"voterId": number, "voterDirectoryId": "another"} for number in (1, 2)]
+    assert voter_problem([tmp_path], voters, 1) is None
+    problem = voter_problem([tmp_path], voters[:1], 1)
+    assert problem is not None
+    assert "the start hangs" in problem.detail
+    assert voter_problem([tmp_path], [{"voterId": 1, "voterDirectoryId": "mine"}], 1) is None

@@ -95,3 +95,12 @@ def test_a_segment_of_one_record_counts_and_one_without_any_does_not():
     empty = listed((0, 4, {0: 0}), (5, 4, {0: 5}))
     assert empty.first_after(0, 4) is None
     assert read(chain(empty, [(0, 0)], 0, 8)) == ([("0", 0, 4)], [(5, 7)])
+
+
+def test_a_copy_that_lacks_objects_gives_way_to_a_complete_one():
+    """It may be of a copying that failed, however far it reaches."""
+    copies = [Copy(OF, 0, name, {".log": Location(None, name)}) for name in ("torn", "whole")]
+    copies[0].required = (".log", ".index")
+    for copy, end in zip(copies, (9, 5), strict=True):
+        copy.__dict__["extent"] = Extent(end, {0: 0})
+    assert read(chain(ListingFinder(copies), [(0, 0)], 0, 10)) == ([("whole", 0, 5), ("torn", 6, 9)], [])

@@ -370,6 +370,19 @@ def test_any_byte_of_a_manifest_or_an_index_may_be_wrong(tmp_path):
         path.write_bytes(content)
 
 
+def test_a_log_start_in_the_checkpoint_that_is_older_than_the_first_epoch_does_not_count(tmp_path):
+    """A broker cuts epochs with the log, and writes the checkpoint a minute later."""
+    one = made(tmp_path, **{"p-delrec-0": 1})
+    one.finish()
+    start = kafkalog.open(LOG_DIR)["p-delrec-0"].log_start_offset
+    checkpoint, epochs = one.log_dir / "log-start-offset-checkpoint", one.log_dir / "p-delrec-0/leader-epoch-checkpoint"
+    epochs.write_text(f"0\n1\n0 {start}\n")
+    for at, expected in ((start - 10, start), (start, start), (start + 5, start + 5)):
+        checkpoint.write_text(f"0\n1\np-delrec 0 {at}\n")
+        stored = kafkalog.open(one.log_dir, tiered=one.remote)
+        assert stored["p-delrec-0"].log_start_offset == expected
+
+
 def test_a_missing_key_file_is_named_before_anything_is_read(tmp_path, capsys):
     one = made(tmp_path, "aes", **{"p-headers-0": 1})
     one.finish()

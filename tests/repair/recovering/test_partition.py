@@ -245,3 +245,11 @@ def test_only_a_log_start_offset_past_the_end_empties_the_log(tmp_path, past, ac
     found = row(recover(log_dir, output=tmp_path / "out"), "p-multi-0")
     assert {one.action for one in found.segments} == {action}
     assert found.log_start_offset == found.log_end_offset == end + past
+
+
+def test_what_is_cut_off_is_counted_once_and_not_as_offsets_that_go_back_too(partition):
+    flip(logs(partition)[-1], 100)
+    [row] = kafkalog.recover(partition, dry_run=True).partitions
+    assert row.log_end_offset < row.log_end_offset_before
+    assert not any("go back" in one.detail for one in row.lost)
+    assert row.loss.n_records <= sum(one.n_records or 0 for one in row.lost)
