@@ -100,10 +100,14 @@ _ON_DISK = {"test_staging", "test_moves", "test_durability", "test_partition_sta
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Look for no garbage while thousands of tests are collected, and never again among them: it is an eighth less."""
+    """Look for no garbage while thousands of tests are collected, and never again among them: it is an eighth less.
+
+    Tests of small inputs make more garbage than most programs: look for it less often.
+    """
     gc.disable()
     result = yield
     gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
     gc.enable()
     return result
 

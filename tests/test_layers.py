@@ -138,12 +138,12 @@ class ImportCollector(ast.NodeVisitor):
             self._add(node, f"{node.module}.{alias.name}")
 
     def visit_Call(self, node):
-        if ast.unparse(node.func) in ("__import__", "import_module", "importlib.import_module"):
+        if _last_name(node.func) in ("__import__", "import_module"):
             self._add(node, "importlib.import_module()")
         self.generic_visit(node)
 
     def visit_If(self, node):
-        if ast.unparse(node.test) not in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        if _last_name(node.test) != "TYPE_CHECKING":
             self.generic_visit(node)
             return
         self._for_types = True
@@ -168,6 +168,11 @@ class ImportCollector(ast.NodeVisitor):
 
     def visit_AsyncFunctionDef(self, node):
         self._enter(node, 1)
+
+
+def _last_name(node):
+    """The name of what is called or asked for, without that of its module."""
+    return getattr(node, "id", getattr(node, "attr", None))
 
 
 @cache
