@@ -471,8 +471,10 @@ class LogPlan:
             else:
                 self._find_gaps(lost, lost.first_offset, rows, ends)
         is_open = any(one.end_offset is None for one in self.holes)
-        if leader.is_end_lost and int(ends[-1]) < leader.end_offset and not is_open:
-            self._miss(None, int(ends[-1]), leader.end_offset)
+        # damage at the end may have said where it ended
+        end = max([int(ends[-1]), *(one.end_offset or 0 for one in self.holes)])
+        if leader.is_end_lost and end < leader.end_offset and not is_open:
+            self._miss(None, end, leader.end_offset)
 
     def _find_gaps(self, lost: Lost, start: int, rows: Rows, ends: npt.NDArray[np.int64]) -> None:
         """Report the parts of a loss from `start` on that no other copy has."""
