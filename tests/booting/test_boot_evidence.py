@@ -308,8 +308,9 @@ def test_what_other_files_prove_is_a_loss_of_a_compacted_topic_too(tmp_path, pol
 
 
 def test_a_damaged_end_of_which_other_files_know_is_one_loss(tmp_path):
-    # the header of the last batch says where it ended, and a checkpoint too
-    replica(tmp_path / "disk", [(0, offset) for offset in range(12)], bases=(0, 6), damaged=(11,))
+    # the header of the last batch says where it ended, and so do a checkpoint and the next leader epoch
+    partition = replica(tmp_path / "disk", [(0, offset) for offset in range(12)], bases=(0, 6), damaged=(11,))
+    (partition / kf.LEADER_EPOCH_CHECKPOINT).write_text("0\n2\n0 0\n1 12\n")
     (tmp_path / "disk" / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 12\n")
     report = kafkalog.boot(tmp_path / "disk", tmp_path / "out")
     assert [(one.base_offset, one.last_offset) for one in report.findings.rows if one.damage] == [(11, 11)]
