@@ -20,15 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.booting.coordinators import (
-    Commit,
-    CoordinatorState,
-    append_commits,
-    by_partition,
-    read_commits_file,
-    share_groups,
-    write_commits,
-)
+from kafkalog.booting.coordinators import CoordinatorState, append_commits, by_partition, share_groups, write_commits
 from kafkalog.booting.images import CLUSTER, IMAGES, LOOPBACK, MANIFESTS
 from kafkalog.booting.known_topics import KnownTopics
 from kafkalog.booting.metadata_log import NewCluster, Node, encode_snapshot, quorum_state, snapshot_name
@@ -74,7 +66,6 @@ from kafkalog.state.checkpoints import (
     encode_partition_metadata,
 )
 from kafkalog.state.cluster_image import BROKER, ClusterMetadata
-from kafkalog.state.log_config import DELETE
 from kafkalog.state.properties import encode_properties
 from kafkalog.storage.atomic import closest_parent
 from kafkalog.storage.output_paths import check_outside, copy_ownership, give_ownership
@@ -82,6 +73,7 @@ from kafkalog.storage.staging import StagedDirectory, scratch_directory, staged_
 from kafkalog.survey.losses import Lost
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin, known_losses
 from kafkalog.survey.targets import TARGETS, release_of
+from kafkalog.system_topics.commits_file import Commit, read_commits_file
 from kafkalog.system_topics.coordinator_load import with_load_failures
 from kafkalog.system_topics.groups import is_expired
 from kafkalog.system_topics.strimzi_manifests import cluster_manifests
@@ -723,8 +715,7 @@ class _Boot:
         for key, (leader, *_) in self._cluster.placed.items():
             leaders.setdefault(key.topic, []).append(leader)
         for topic in self._topics:
-            is_deleted = DELETE in topic.settings.get("cleanup.policy", "delete")
-            if is_deleted and not topic.is_internal and not self._options.keeps_retention(topic.name):
+            if topic.is_deleted and not topic.is_internal and not self._options.keeps_retention(topic.name):
                 config = topic.old_retention(defaults)
                 topic.n_expiring = offsets_past_retention(leaders.get(topic.name, ()), config, self._now)
 

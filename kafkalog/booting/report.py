@@ -13,7 +13,6 @@ from kafkalog.booting.metadata_log import Node
 from kafkalog.booting.topics import KEPT, OFF, TopicPlan
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
 from kafkalog.html import PartsReport
-from kafkalog.state.log_config import DELETE
 from kafkalog.survey.next_steps import NextStep
 from kafkalog.survey.targets import TARGETS
 from kafkalog.text import counted, first_names
@@ -328,7 +327,7 @@ def _retention_changes(topic: TopicPlan) -> tuple[list[str], bool]:
 
 def _deletes(topic: TopicPlan, new: list[str], old: Mapping[str, str]) -> bool:
     """Whether records may go if settings are removed (`new`) or get their `old` values again."""
-    if DELETE not in topic.settings.get("cleanup.policy", "delete"):
+    if not topic.is_deleted:
         return False
     # the default of brokers is a week, and any size
     return "retention.ms" in new or any(value != "-1" for value in old.values())

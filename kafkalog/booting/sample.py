@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, Commit, coordinator_partition, write_commits
+from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, coordinator_partition, write_commits
 from kafkalog.errors import TransactionWarning
 from kafkalog.log.log_dir import LogDir
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.state.checkpoints import encode_offset_checkpoint, parse_topic_id
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_directory
+from kafkalog.system_topics.commits_file import Commit
 from kafkalog.writing.partition_writer import PartitionWriter, Producer
 
 _DAY_MS: Final = 86_400_000

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, CoordinatorState, json_rows, read_text
+from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, CoordinatorState
 from kafkalog.booting.sources import Copy
 from kafkalog.errors import (
     DEFAULT_LIMITS,
@@ -32,10 +32,11 @@ from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.parsing import check_names, integer
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
-from kafkalog.state.log_config import COMPACT, INTERNAL_SETTINGS, LogConfig, is_tiered_by
+from kafkalog.state.log_config import COMPACT, DELETE, INTERNAL_SETTINGS, LogConfig, is_tiered_by
 from kafkalog.survey.absent_partitions import is_directory_id, on_another_disk
 from kafkalog.survey.targets import Target
 from kafkalog.survey.topics import compacted_by
+from kafkalog.system_topics.commits_file import json_rows, read_text
 from kafkalog.text import counted, first_names, number_ranges, offset_range
 
 Settings = Mapping[str, Mapping[str, str | int | float | None]]
@@ -92,6 +93,11 @@ class TopicPlan:
     def is_internal(self) -> bool:
         """Whether it is a topic for the state of brokers."""
         return self.name in kf.INTERNAL_TOPICS
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether a broker deletes old segments of the topic, as it does without a setting."""
+        return DELETE in self.settings.get("cleanup.policy", DELETE)
 
     @property
     def is_known_compacted(self) -> bool | None:

@@ -222,6 +222,12 @@ def _text_format(args: argparse.Namespace) -> str | None:
     return found if found in TEXT_FORMATS else None
 
 
+def note_if_live(log_dir: LogDir, console: Console) -> None:
+    """Print a note if a broker runs on a log dir that is read."""
+    if log_dir.is_live:
+        console.note("a broker runs on this log dir, so files may change during the read")
+
+
 def note_left_out(log_dir: LogDir, console: Console) -> None:
     """Print a note with the internal topics of a log dir that are not read."""
     left_out = sorted({key.topic for key in set(log_dir) - set(log_dir.select(internal=False))})

@@ -10,7 +10,6 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from kafkalog.booting.coordinators import Commit
 from kafkalog.comparing.content import check_fields
 from kafkalog.comparing.digests import Database, Field
 from kafkalog.comparing.pairs import pair
@@ -21,6 +20,7 @@ from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.parsing import Time
+from kafkalog.system_topics.commits_file import Commit
 from kafkalog.system_topics.groups import Group, GroupOffset, Groups, groups
 from kafkalog.text import counted
 

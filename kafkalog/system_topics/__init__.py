@@ -4,6 +4,7 @@
     `replay`          the last record of each key, as after a coordinator has loaded the topic
     `coordinator_load`  whether a coordinator loads a partition of groups or transactions
     `commits`         committed offsets of many records at once
+    `commits_file`    committed offsets in a file, as JSON lines or CSV
     `share_state`     positions and deliveries of share groups
     `groups`          consumer groups: members, assignments, committed offsets and lag
     `list_producers`  producers of a partition, and its open transactions

@@ -19,7 +19,6 @@ from golden_sets import shared_log_dir, unpacked
 from refusals import fails_with
 
 import kafkalog
-from kafkalog.booting.coordinators import commits_of, encode_commits
 from kafkalog.cli.app import main
 from kafkalog.errors import (
     CorruptionError,
@@ -36,6 +35,7 @@ from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import encode_snapshot
 from kafkalog.state.properties import read_settings
 from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.system_topics.commits_file import commits_of, encode_commits
 from kafkalog.writing.partition_writer import PartitionWriter
 
 KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}

@@ -7,20 +7,11 @@ from golden_sets import unpacked
 from refusals import fails_with
 
 import kafkalog
-from kafkalog.booting.coordinators import (
-    Commit,
-    CoordinatorState,
-    by_partition,
-    commits_of,
-    coordinator_partition,
-    encode_commits,
-    is_csv,
-    read_commits_file,
-    write_commits,
-)
+from kafkalog.booting.coordinators import CoordinatorState, by_partition, coordinator_partition, write_commits
 from kafkalog.booting.sources import Sources
 from kafkalog.cli.app import main
 from kafkalog.errors import DEFAULT_LIMITS, ReadError
+from kafkalog.system_topics.commits_file import Commit, commits_of, encode_commits, is_csv, read_commits_file
 
 
 def test_the_hash_is_javas():

@@ -11,11 +11,11 @@ from effort import examples
 from golden_sets import unpacked
 
 import kafkalog
-from kafkalog.booting.coordinators import read_commits_file
 from kafkalog.cli import main
 from kafkalog.comparing import translation
 from kafkalog.comparing.content import compare
 from kafkalog.comparing.translation import translate
+from kafkalog.system_topics.commits_file import read_commits_file
 from kafkalog.system_topics.groups import Group, GroupOffset, Groups
 
 

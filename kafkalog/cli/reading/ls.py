@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, selected_keys
-from kafkalog.cli.scan_options import note_no_match, report_error
+from kafkalog.cli.scan_options import note_if_live, note_no_match, report_error
 from kafkalog.cli.terminal import fitting, is_exact, size_text, terminal_width
 from kafkalog.cli.text import counted, escape_line, human_bytes, iso_seconds, names_line, table
 
@@ -65,8 +65,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         return
     _check_topics(log_dir, args.topics or [])
     console.findings(log_dir.findings)
-    if log_dir.is_live:
-        console.note("a broker runs on this log dir, so files may change during the read")
+    note_if_live(log_dir, console)
     partitions = []
     for found in partitions_of(log_dir, args.topics, args.partitions, set_apart=True):
         if isinstance(found, KafkalogError):

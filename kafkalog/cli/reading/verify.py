@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen, selected_keys
-from kafkalog.cli.scan_options import decode_options, note_no_match, usage_errors
+from kafkalog.cli.scan_options import decode_options, note_if_live, note_no_match, usage_errors
 from kafkalog.cli.terminal import is_exact, size_text
 from kafkalog.cli.text import counted, names_line
 
@@ -73,8 +73,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     # opened here and not by `iter_verify`: the progress bar needs the total
     log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=args.limits)
-    if log_dir.is_live:
-        console.note("a broker runs on this log dir, so files may change during the read")
+    note_if_live(log_dir, console)
     # those that cannot be opened are reported when they are verified
     selected = partitions_of(log_dir, args.topics, args.partitions, set_apart=True)
     n_bytes = sum(one.size_in_bytes for one in selected if not isinstance(one, KafkalogError))

@@ -16,8 +16,8 @@ from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from kafkalog.text import offset_range
 
 if TYPE_CHECKING:
-    from kafkalog.booting.coordinators import Commit
     from kafkalog.comparing.translation import TranslatedOffset, TranslatedOffsets
+    from kafkalog.system_topics.commits_file import Commit
     from kafkalog.system_topics.groups import Group, GroupOffset, Groups
     from kafkalog.system_topics.history import StateRecord
 
@@ -70,8 +70,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.translate_to is not None and (args.history or args.members):
         raise UsageError("--history and --members do not go with --translate-to")
     if args.output is not None:
-        from kafkalog.booting.coordinators import is_csv
         from kafkalog.cli.scan_options import usage_errors
+        from kafkalog.system_topics.commits_file import is_csv
 
         with usage_errors():
             is_csv(args.output)  # raises for the name of another format, before anything is read
@@ -108,7 +108,7 @@ def _is_wanted(names: Sequence[str] | None) -> Callable[[StateRecord], bool]:
 
 
 def _write(found: Groups, args: argparse.Namespace, console: Console) -> None:
-    from kafkalog.booting.coordinators import commits_of, encode_commits, is_csv
+    from kafkalog.system_topics.commits_file import commits_of, encode_commits, is_csv
 
     commits = commits_of(found)
     _write_commits(commits, encode_commits(commits, as_csv=is_csv(args.output)), args, console)
@@ -116,11 +116,11 @@ def _write(found: Groups, args: argparse.Namespace, console: Console) -> None:
 
 def _translate(args: argparse.Namespace, console: Console) -> None:
     """Translate committed offsets, and print or write them."""
-    from kafkalog.booting.coordinators import encode_commits, encode_for_kafka, is_csv
     from kafkalog.cli.scan_options import usage_errors
     from kafkalog.comparing.translation import commits_of_translation, translate
     from kafkalog.storage.location import is_url
     from kafkalog.storage.stores import locate
+    from kafkalog.system_topics.commits_file import encode_commits, encode_for_kafka, is_csv
 
     other = args.translate_to
     if is_url(other):
