@@ -1,6 +1,9 @@
 """What copies, file names and other files prove where no checksum does: ends, places of batches, and losses."""
 
 import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import builder
 import pytest
@@ -10,7 +13,10 @@ from salvages import output_of
 
 import kafkalog
 from kafkalog import format as kf
+from kafkalog.booting.staging import judged
 from kafkalog.cli.app import main
+from kafkalog.errors import Finding, Reason
+from kafkalog.log.searching.missing import offsets_finding
 
 LOG = [(1, offset) for offset in range(12)]
 
@@ -314,3 +320,24 @@ def test_a_damaged_end_of_which_other_files_know_is_one_loss(tmp_path):
     (tmp_path / "disk" / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 12\n")
     report = kafkalog.boot(tmp_path / "disk", tmp_path / "out")
     assert [(one.base_offset, one.last_offset) for one in report.findings.rows if one.damage] == [(11, 11)]
+
+
+@pytest.mark.parametrize(("first", "last", "kept"), [(3, 4, True), (5, 5, None), (7, 9, None)])
+def test_compaction_explains_gaps_from_the_first_segment_on_and_none_before_it(first, last, kept):
+    """The first segment, which begins at 5, may have lost all of its records to the cleaner."""
+    copy: Any = SimpleNamespace(path=Path("t-0"), first_base_offset=5)
+    gap = offsets_finding(Reason.OFFSET_GAP, "gap", "t-0", first, last + 1, damage=False)
+    found = judged(copy, gap, is_compacted=True, is_tiered=False)
+    assert (None if found is None else found.damage) is kept
+    loss = judged(copy, gap, is_compacted=False, is_tiered=False)
+    assert loss is not None
+    assert loss.damage
+
+
+@pytest.mark.parametrize(("certainty", "is_note"), [("exact", True), (None, False)])
+def test_damage_that_certainly_loses_nothing_is_a_note(certainty, is_note):
+    copy: Any = SimpleNamespace(path=Path("t-0"), first_base_offset=0)
+    finding = Finding(Reason.CRC_MISMATCH, "torn", "t-0/0.log", 5, n_records=0, certainty=certainty)
+    found = judged(copy, finding, is_compacted=None, is_tiered=False)
+    assert found is not None
+    assert found.damage is not is_note

@@ -1,8 +1,12 @@
 """Which copies count: the chain of leader epochs, and not what is newest or longest."""
 
+import builder
+import pytest
+
+import kafkalog
 from kafkalog.storage.location import Location
 from kafkalog.system_topics.remote_log import RemoteLog, RemoteSegment
-from kafkalog.tiered.chain import Hole, ListingFinder, MetadataFinder, chain
+from kafkalog.tiered.chain import Hole, Link, ListingFinder, MetadataFinder, chain, cut_positions
 from kafkalog.tiered.layouts import Copy, Extent, PartitionId
 
 OF = PartitionId("t", "id", 0)
@@ -104,3 +108,16 @@ def test_a_copy_that_lacks_objects_gives_way_to_a_complete_one():
     for copy, end in zip(copies, (9, 5), strict=True):
         copy.__dict__["extent"] = Extent(end, {0: 0})
     assert read(chain(ListingFinder(copies), [(0, 0)], 0, 10)) == ([("whole", 0, 5), ("torn", 6, 9)], [])
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "rows"), [(2, 5, (1, None)), (3, 5, (1, None)), (4, 5, (2, None)), (0, 3, (0, 2))]
+)
+def test_a_link_begins_with_the_batch_that_has_its_first_offset(tmp_path, first, last, rows):
+    records = [builder.record_v2(0), builder.record_v2(1)]
+    batches = [builder.batch_v2(records, base_offset=base) for base in (0, 2, 4)]
+    (tmp_path / "a.log").write_bytes(b"".join(batches))
+    copy = Copy(OF, 0, "a", {".log": kafkalog.location((tmp_path / "a.log").as_uri())})
+    places = [sum(map(len, batches[:number])) for number in range(3)]
+    wanted = tuple(None if row is None else places[row] for row in rows)
+    assert cut_positions(Link(first, last, copy, 5), is_first=first == 0) == wanted

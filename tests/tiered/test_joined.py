@@ -6,6 +6,7 @@ import pickle
 import shutil
 from pathlib import Path
 
+import builder
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from kafkalog.cli import main
 from kafkalog.errors import CorruptionWarning, NotKafkaError, ReadError, Reason
 from kafkalog.scanning.planning import plan
 from kafkalog.scanning.tasks import read_task
+from kafkalog.tiered.layouts import find_layout
 
 LOG_DIR = GOLDEN / "log_dir"
 MOVED = {"p-txn-0": 2, "p-multi-0": 1, "p-delrec-0": 1, "p-headers-0": 1}
@@ -381,6 +383,21 @@ def test_a_log_start_in_the_checkpoint_that_is_older_than_the_first_epoch_does_n
         checkpoint.write_text(f"0\n1\np-delrec 0 {at}\n")
         stored = kafkalog.open(one.log_dir, tiered=one.remote)
         assert stored["p-delrec-0"].log_start_offset == expected
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_snapshot_belongs_to_the_segment_before_it_also_past_a_gap(tmp_path, is_damaged):
+    """Compaction removes the last records of a segment, and leaves the snapshot where the next one begins."""
+    for base in (0, 10):
+        path = tmp_path / "t-0" / f"{base:020d}.log"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(builder.batch_v2([builder.record_v2(0), builder.record_v2(1)], base_offset=base))
+    path.with_suffix(".snapshot").write_bytes(b"")
+    if is_damaged:
+        (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(b"\xff" * 100)
+    layout = find_layout(kafkalog.location(tmp_path.as_uri()))
+    [of] = layout.partitions()
+    assert [(one.start_offset, ".snapshot" in one.files) for one in layout.copies(of)] == [(0, True), (10, False)]
 
 
 def test_a_missing_key_file_is_named_before_anything_is_read(tmp_path, capsys):

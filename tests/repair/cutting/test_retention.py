@@ -14,6 +14,7 @@ import kafkalog
 from kafkalog.cli.app import main
 from kafkalog.repair.cutting.retention import RetentionOptions
 from kafkalog.state.checkpoints import read_offset_checkpoint
+from kafkalog.survey.retention import first_dirty
 
 DAY = 86_400_000
 
@@ -288,3 +289,12 @@ def test_free_leaves_the_last_records_of_keys(tmp_path):
     # a broker deletes of it, too, and so do its own limits
     aged = kafkalog.trim(root, retention_ms=DAY * 2, now=now, dry_run=True)
     assert {row.topic_partition.topic for row in aged.partitions if row.count("deleted")} == {"both"}
+
+
+def test_the_cleaner_has_been_where_its_checkpoint_says_up_to_the_end_of_the_log(tmp_path):
+    """A checkpoint past the end is of another log, and does not count."""
+    with kafkalog.PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append({"key": [b"a", b"b", b"c"], "value": [b"1", b"2", b"3"]})
+    for known, expected in ((0, 0), (2, 2), (3, 3), (4, 0)):
+        (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {known}\n")
+        assert first_dirty(kafkalog.Partition(tmp_path / "t-0")) == expected, known
