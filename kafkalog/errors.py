@@ -443,7 +443,8 @@ class Loss(JsonFields):
     """Of the records lost, those in intact batches that a broker deletes. `salvage` and `boot` keep them."""
     _n_lost: int = field(default=0, init=False, repr=False, compare=False)
     _n_returned: int = field(default=0, init=False, repr=False, compare=False)
-    _json_without = ("_n_lost", "_n_returned")
+    _open_offset: int = field(default=-1, init=False, repr=False, compare=False)
+    _json_without = ("_n_lost", "_n_returned", "_open_offset")
 
     def add(self, finding: Finding) -> None:
         """Add a finding to the sums."""
@@ -452,6 +453,8 @@ class Loss(JsonFields):
         self._n_returned += finding.n_returned
         self.n_markers += finding.n_markers
         self.n_unknown += finding.n_records is None
+        if finding.n_records is None and finding.last_offset is None and finding.base_offset is not None:
+            self._open_offset = max(self._open_offset, finding.base_offset)
         # a sum is only as certain as its least certain part
         self.certainty = max(self.certainty, finding.certainty, key=_CERTAINTIES.index)
         known = (self.first_offset, self.last_offset, finding.base_offset, finding.last_offset)
@@ -474,7 +477,8 @@ class Loss(JsonFields):
             text = f"{text} and " if self.n_records or self.n_unknown else ""
             text += lost_markers(self.n_markers)
         if self.last_offset is not None:
-            text = f"{text}, offsets {offset_range(self.first_offset, self.last_offset + 1)}"
+            end = None if self.last_offset == self._open_offset else self.last_offset + 1
+            text = f"{text}, offsets {offset_range(self.first_offset, end)}"
         is_all = self.n_intact == self.n_records and not self.n_unknown
         return text + intact_records(self.n_intact, is_all=is_all)
 
@@ -569,7 +573,7 @@ _LIMIT_STATUS: Final = frozenset({"TOO_MANY_HEADERS"})
 _DETAILS: Final = {
     "SIZE_NEGATIVE": "the size field is negative",
     "SIZE_TOO_SMALL": "the size field is smaller than any batch of this format",
-    "BAD_MAGIC": "the magic byte is not 0, 1 or 2",
+    "BAD_MAGIC": "the magic byte is not 0, 1 or 2: damage, or a format newer than Kafka 4.3",
     "HEADER_INCONSISTENT": "the last offset lies before the base offset",
     "OFFSET_ORDER": "the offset is not larger than that of the previous batch",
     "CRC_MISMATCH": "the checksum does not match the batch's bytes",

@@ -62,7 +62,7 @@ def check_once(columns: Iterable[str]) -> None:
 
 
 def hint(word: str, words: Iterable[object]) -> str:
-    """The end of a message about an unknown word: the most similar valid one, or else all valid ones.
+    """The end of a message about an unknown word: the most similar valid one, or else the first valid ones.
 
     >>> hint("vaule", ["key", "value"]), hint("zzz", ["key", "value"]), hint("zzz", [])
     ("did you mean 'value'?", 'there are key, value', 'there are none')
@@ -70,6 +70,21 @@ def hint(word: str, words: Iterable[object]) -> str:
     known = [str(one) for one in words]
     found = near(word, known)
     return f"did you mean {found!r}?" if found else f"there are {some(known)}"
+
+
+def column_hint(name: str, columns: Sequence[str]) -> str:
+    """The end of a message about an unknown column: the most similar one, or else all, and how to name a field.
+
+    >>> column_hint("ofset", ["key", "offset"]), column_hint("user", ["key"])
+    ("did you mean 'offset'?", "there are key; a field of JSON values is value.user, with --value-format json \
+(decode={'value': 'json'})")
+    """
+    if found := near(name, columns):
+        return f"did you mean {found!r}?"
+    there = f"there are {', '.join(columns)}"
+    if not re.fullmatch(r"[A-Za-z_]\w*(?:\.\w+)*", name) or name.startswith(("key.", "value.", "headers.")):
+        return there
+    return f"{there}; a field of JSON values is value.{name}, with --value-format json (decode={{'value': 'json'}})"
 
 
 def some(words: Sequence[object]) -> str:
@@ -134,11 +149,15 @@ def parse_milliseconds(
 ) -> int:
     """Like `parse_time`, as milliseconds since 1970, rounded up to a whole one.
 
-    Issues a ConfigWarning for a number that is a date of these decades in seconds, but early 1970 in milliseconds.
+    Issues a ConfigWarning for a number that is a date of these decades in seconds, but early 1970 in milliseconds, and
+    for a negative one, which was meant as a time before now.
     """
     found = parse_time(name, value, now_ms, end_ms=end_ms)
     if not isinstance(found, datetime) and str(found) == str(value).strip():
         doubt_seconds(name, found)
+        if found < 0 or (name == "now" and 0 < found < _SECONDS[0]):
+            year, meant = (1969, f"before now has a unit, as {found}m") if found < 0 else (1970, "is ISO 8601 or -1h")
+            warn(f"{name} {found} is in {year}, as numbers are milliseconds; a time {meant}", ConfigWarning)
     return milliseconds(found) if isinstance(found, datetime) else found
 
 
@@ -239,7 +258,12 @@ def check_names(what: str, wanted: str | Sequence[str] | None, known: Sequence[s
     for pattern in [wanted] if isinstance(wanted, str) else wanted or ():
         if not any(fnmatchcase(name, pattern) for name in known):
             no_such = f"no {what} matches" if set(pattern) & set("*?[") else f"no {what}"
-            raise UnknownNameError(f"{no_such} {pattern!r} here; {hint(pattern, known)}")
+            topic, _, number = pattern.rpartition("-")
+            if what == "topic" and topic in known and number.isdecimal():
+                meant = f"the partition is -t {topic} -p {number} (topics={topic!r}, partitions={number})"
+            else:
+                meant = hint(pattern, known)
+            raise UnknownNameError(f"{no_such} {pattern!r} here; {meant}")
 
 
 @cache

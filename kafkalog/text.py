@@ -31,15 +31,19 @@ NO_PARTITION_MATCHES: Final = "no partition matches; kafkalog ls lists them"
 def near(word: str, words: Iterable[str], least: float = 0.75) -> str | None:
     """The most similar of some words; None if none is similar enough: below `least`, suggestions mislead.
 
-    >>> near("Ofset", ["key", "offset"]), near("lag", ["salvage", "offset"])
-    ('offset', None)
+    Two letters that changed places are similar enough in a word of any length.
+
+    >>> near("Ofset", ["key", "offset"]), near("lag", ["salvage", "offset"]), near("cta", ["boot", "cat"])
+    ('offset', None, 'cat')
     """
     import difflib
 
     # upper case is a common slip, so it does not count against a word
     by_case = {one.lower(): one for one in words}
-    found = difflib.get_close_matches(word.lower(), by_case, 1, least)
-    return by_case[found[0]] if found else None
+    word = word.lower()
+    found = difflib.get_close_matches(word, by_case, 1, least)
+    swapped = (f"{word[:at]}{word[at : at + 2][::-1]}{word[at + 2 :]}" for at in range(len(word) - 1))
+    return next((by_case[one] for one in (*swapped, *found) if one in by_case), None)
 
 
 def counted(n: int, name: str, plural: str | None = None) -> str:

@@ -43,8 +43,9 @@ read consume consumer console-consumer show print view less more messages record
     > kafkalog cat PATH | cat(path), or read_table(path)
 rewind skip seek-to-beginning > kafkalog cat PATH --start-offset N | scan(path, start_offset=42)
 logs journalctl > kafkalog cat PATH | cat(path)
-stats compression-ratio ratio > kafkalog batches PATH --summary, or kafkalog space PATH --records \
+stats > kafkalog batches PATH --summary, or kafkalog space PATH --records \
     | batches(path), or space(path, records=True)
+compression-ratio ratio > kafkalog space PATH --records, whose last line has it | space(path, records=True)
 watch follow subscribe > kafkalog cat PATH --follow --tail 0 | scan(path)
 select            > kafkalog sql 'select ...' PATH | sql(query, path)
 duckdb sqlite3 sqlite psql connect execute exec > kafkalog sql 'select ...' PATH | sql(query, path)
@@ -70,6 +71,8 @@ to-delta delta iceberg to-iceberg > kafkalog export PATH -o TABLE --format delta
 extract copy-out > kafkalog export PATH -o DIR | export(path, output)
 produce producer-perf-test console-producer append write import ingest insert put from-parquet from-csv \
     > kafkalog load FILE -o DIR --topic TOPIC | load(file, output, topic=name), or write_table(table, path, topic=name)
+read-csv load-csv open-csv read-parquet load-parquet open-parquet > kafkalog load FILE -o DIR --topic TOPIC \
+    | load(file, output, topic=name) writes a file as a log
 anonymize anonymise pseudonymize redact mask > kafkalog convert PATH -o DIR --redact value=null --redact-where \
     'key == WORD' | convert(path, output, redact={"value": "null"})
 erase delete del rm forget remove gdpr drop purge löschen \

@@ -748,7 +748,7 @@ kafkalog groups D lag.csv -> kafkalog groups PATH -o lag.csv
 kafkalog export D x.parquet -> kafkalog export PATH -o x.parquet
 kafkalog export x.parquet D -> kafkalog export PATH -o x.parquet
 kafkalog convert P nowhere -> kafkalog convert PATH -o nowhere
-kafkalog load x.parquet y.parquet -> are required: -o/--output (see
+kafkalog load x.parquet y.parquet -> required: -o/--output: kafkalog load x.parquet y.parquet -o LOG_DIR --topic TOPIC
 kafkalog tiered -> verify or restore
 # a name in a query that is nearly there
 kafkalog sql 'select * from order' D -> near "order"; did you mean orders?
@@ -825,7 +825,44 @@ kafkalog truncate P --to-offset 100 -> kafkalog truncate PATH --to-offset 100 --
 kafkalog convert P c49 --codec zstd -> kafkalog convert PATH --compression zstd -o c49
 kafkalog undelete disk.img -o s83 --list -> kafkalog undelete disk.img -o s83 --dry-run
 """
-TABLES = COMMANDS + OTHER_TOOLS + MORE_MISTAKES + FIRST_TRIES + KINDS + TRIES
+DOOR = """
+# two letters that changed places
+kafkalog cta D -t orders -> did you mean kafkalog cat PATH -t orders
+# columns and fields
+kafkalog cat D --filter 'ofset == 3' -> did you mean 'offset'? (see
+kafkalog cat D --columns vlaue -> did you mean 'value'? (see
+kafkalog cat D --filter 'user == x' -> a field of JSON values is value.user, with --value-format json
+kafkalog cat D --filter 'value.total > 5' -> add --value-format json
+# a partition as a topic
+kafkalog cat D -t orders-0 -> the partition is -t orders -p 0
+# stdout
+kafkalog export D -o /dev/stdout --format csv
+kafkalog export D -o /dev/stdout -> stdout needs --format
+kafkalog groups D -o - -> leave out -o -: groups prints to stdout
+kafkalog salvage D -o /dev/stdout -> which only export writes to
+kafkalog groups D -o g.xml -> end g.xml in .jsonl or .csv
+# other shells, and several queries
+kafkalog sql D .tables
+kafkalog sql '.schema orders' D
+kafkalog sql D .mode -> is no query
+kafkalog sql 'select 1; select 2' D -> 2 queries: run one at a time
+kafkalog sql 'create temp view x as select 1; select * from x;' D
+# options of pandas
+kafkalog cat D -t orders --group-by key -> kafkalog sql 'select key, count(*) from orders group by all' PATH
+kafkalog describe D --include all -> use kafkalog ls PATH, or
+kafkalog load out.parquet -o new --topic t --sep ';' -> the delimiter is found in the first line
+kafkalog load out.parquet -o new --topic t --header 0 -> the first line has the names
+kafkalog load out.parquet -o new --topic t --sort key -> records keep the order of the file
+kafkalog load --csv out.parquet -o new --topic t -> pass out.parquet without an option
+kafkalog read_csv in.csv -> kafkalog load in.csv -o DIR --topic TOPIC
+kafkalog load in.csv -> kafkalog load in.csv -o LOG_DIR --topic TOPIC
+kafkalog compression-ratio D -> kafkalog space PATH --records
+# places
+kafkalog ls '' -> the path is empty: name a log dir
+kafkalog ls dangling -> it is a link to nowhere, which does not exist
+kafkalog ls 00000000000000000000.log -> has the name of a segment, but it is a directory
+"""
+TABLES = DOOR + COMMANDS + OTHER_TOOLS + MORE_MISTAKES + FIRST_TRIES + KINDS + TRIES
 SPARK_JOBS = ("scan", "verify", "reindex")
 
 
@@ -842,6 +879,8 @@ def names(tmp_path_factory):
     segment = next(partition.glob("*.log"))
     with segment.open("rb") as file:
         places = {"d": directory, "p": partition, "s": segment, "file": file, "out": tmp_path}
+        (tmp_path / "dangling").symlink_to("nowhere")
+        (tmp_path / "00000000000000000000.log").mkdir()
         yield {**places, "kafkalog": kafkalog, "np": np, "pa": pa}
 
 

@@ -234,6 +234,7 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
         try:
             name = " ".join(filter(None, [args.command, getattr(args, "job", None)]))
             args.paths = _places(args)
+            _check_stdout(args)
             console.report_to(getattr(args, "report", None), name, args.paths)
             prepare_stdout(is_json=console.is_json)
             check_needs(args)
@@ -293,6 +294,21 @@ def _places(args: argparse.Namespace) -> list[Any]:
         return [locate(path, dict(args.storage_options or ())) for path in args.paths]
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+_STDOUT: Final = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
+def _check_stdout(args: argparse.Namespace) -> None:
+    """Raise UsageError for stdout as an output, except of `export`."""
+    if (output := getattr(args, "output", None)) not in _STDOUT:
+        return
+    if args.command == "export":
+        args.output = "-"
+    elif args.command in ("groups", "report", "sql"):
+        raise UsageError(f"leave out -o {output}: {args.command} prints to stdout; --json prints JSON lines")
+    else:
+        raise UsageError(f"-o {output} is stdout, which only export writes to; name a new file or directory")
 
 
 @contextlib.contextmanager

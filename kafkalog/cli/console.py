@@ -212,11 +212,13 @@ class Console:
         self._codes.add(Exit.DAMAGE)
         self.message("error", f"{counted(n, 'value')} did not decode: whether a condition matches is not known")
 
-    def undecoded(self, n: int, accepted: str | None) -> None:
+    def undecoded(self, n: int, args: Any) -> None:
         """Report values that did not decode: an error, also with -q, unless ``--on-decode-error`` accepts them."""
         if not n:
             return
-        values = counted(n, "value")
+        accepted = args.on_decode_error
+        names = [name for name in ("key", "value") if getattr(args, f"{name}_format", None)]
+        values = f"{n:,} keys and values" if names[1:] else counted(n, *names or ["value"])
         if accepted is not None:
             outcome = "left out, with the records that have them" if accepted == "skip" else "null"
             self.note(f"{values} did not decode: {outcome}")

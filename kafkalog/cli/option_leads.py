@@ -80,6 +80,14 @@ _OPTIONS: Final = r"""
 --tz --timezone --time-zone --local-time --local --utc | --json | leave it out: times are UTC; --json has milliseconds
 --level | --compression-level | --compression zstd --compression-level VALUE
 --rename --new-name --topic | convert | kafkalog cat PATH --json, and kafkalog load FILE -o DIR --topic NAME
+--csv --parquet --json-lines --arrow --jsonl --ndjson --from --source | load | pass PATH without an option
+--sep --separator --delimiter --delim -d --quote --quotechar | load
+    | leave it out: the delimiter is found in the first line: comma, semicolon, tab or pipe
+--header --headers --no-header --skip-rows --skiprows --names | load | leave it out: the first line has the names
+--sort --sort-by --order-by --order | load | leave it out: records keep the order of the file
+--sep --separator --delimiter --delim --header --headers --no-header --index --no-index | export
+    | leave it out: CSV has commas, and the names in its first line
+--group-by --groupby --aggregate --agg | --columns | kafkalog sql 'select VALUE, count(*) from TOPIC group by all' PATH
 --no-crc --skip-crcs --no-crcs --index-sanity-check --verify-index-only --indexes | verify | --indexes-only
 --only-errors --errors-only --failures --quiet-ok --brief | verify | -q
 --names-only --name-only --names | --json | --json, and a pipe into jq
@@ -245,7 +253,9 @@ def unknown_option(
         value, is_joined = name[2:], True  # as in -c5
     spelt = "-f%" if name == "-f" and "%" in value else name if name.startswith("--") else name[:2]
     where, kind = {"", command, *own}, _kind(value)
-    for words in (_BY_VALUE.get((spelt, kind), set()), {name}, {spelt}):
+    by_value = _BY_VALUE.get((spelt, kind), set())
+    # a file that load is given is one to read
+    for words in (set() if command == "load" else by_value, {name}, {spelt}):
         for row in rows(_OPTIONS):
             others, needs, text = (part.strip() for part in row.split("|", 2))
             if command == "kafkalog" and text.startswith("leave it out"):
@@ -263,11 +273,11 @@ def _instead(
         text = _with_value(_with_columns(_fitting(text, value), name, value), re.sub(r"^-(?=\d+$)|^[se]@", "", value))
     text = _next_to(_with_file(text, typed), typed)
     if text.startswith("pass PATH") and value:
-        return Instead(text, [value], takes_value=not is_joined)
+        return Instead(text.replace("PATH", shlex.quote(value)), [value], takes_value=not is_joined)
     if text.startswith("leave it out"):
         return Instead(text, [], takes_value=takes)
     if text.startswith("kafkalog "):
-        line = shlex.split(re.split(r", |; | \(", text)[0].replace("\\", "").replace("'", '"'))
+        line = shlex.split(_AFTER_A_LINE.split(text)[0].replace("\\", "").replace("'", '"'))
         words = [word for word in line[2:] if word != "PATH"]
         if words[:1] == ["-o"] and not {"-o", "--output"}.difference({name}).isdisjoint(typed):
             words = ["--format", words[1].rpartition(".")[2]]
@@ -276,12 +286,15 @@ def _instead(
     return Instead(text, _option_words(text, own), takes_value=takes)
 
 
+_AFTER_A_LINE: Final = re.compile(r"(?:, |; | \()(?=(?:[^']*'[^']*')*[^']*$)")
+"""What follows a command line in a text, unless it is within quotes."""
 _PLACEHOLDER: Final = re.compile(r"\b(?:N|TIME|VALUE|MS|URL|FILE|DIR|NAME|TOPIC|COLUMN|HOST|ID|TABLE|select \.\.\.)\b")
 _VALUED: Final = """
 --bootstrap-server --broker-list --brokers --zookeeper --host --endpoints
 -K -D -X -b -o --offset -F -f -f% --format --formatter --property --delimiter --template --fmt --by --tz --timezone
 --time-zone --unit --units --mode --color --missing --copy --level --print --consumer-property --formatter-property
---command-config --consumer-config --sort --sort-by --order-by --order
+--command-config --consumer-config --sort --sort-by --order-by --order --sep --separator --delim -d --quote --quotechar
+--include
 """
 """Options of other tools whose next word is a value, even where no value is asked for here."""
 
@@ -476,6 +489,7 @@ _BY_VALUE: Final = {
     **{(name, kind): {f"--to-{kind}"} for name in _FORMATS for kind in ("table", "json")},
     ("--sort", "size"): {"--sort-size"},
     **{("-r", kind): {"-r-raw"} for kind in ("time", "number")},
+    ("--include", "all"): {"--all"},
     **{(name, "condition"): {"--exclude-condition"} for name in ("--exclude", "--not", "--ignore")},
     ("-X", "isolation"): {"-X-isolation"},
     ("--last", "number"): {"--last-n"},
@@ -490,6 +504,8 @@ def _kind(value: str) -> str:
         return "number"
     if value in ("size", "bytes", "SIZE", "BYTES"):
         return "size"
+    if value == "all":
+        return "all"
     if re.fullmatch(r"-\d+", value):
         return "from-end"
     if value in ("beginning", "earliest", "start", "oldest"):

@@ -105,6 +105,8 @@ class Parser(argparse.ArgumentParser):
         elif message.startswith("the following arguments are required: "):
             message += self._taken_path()
             advice = self._meant_output()
+            if message.endswith(" -o/--output") and not advice and self._given:
+                message += f": {self._with_open_output()}"
             if self._subparsers is not None:
                 message += f": {' or '.join(self._subparsers._group_actions[0].choices or ())}"
         elif found := re.fullmatch(r"argument (\S+?)(?:/(\S+))?: expected one argument", message):
@@ -141,6 +143,14 @@ class Parser(argparse.ArgumentParser):
         output = takes_value.get("--output")
         writes = "" if output is None else str(output.metavar)
         return with_output(self.prog, self._given, takes_value, writes)
+
+    def _with_open_output(self) -> str:
+        """The command line with what is missing, for the reader to fill in."""
+        from kafkalog.cli.leads import shown
+
+        line = f"{self.prog} {shown(self._given)} -o {self._option_string_actions['--output'].metavar}"
+        needs_topic = self.prog.endswith(" load") and "--topic" not in self._given
+        return f"{line} --topic TOPIC" if needs_topic else line
 
     def _to_stdout(self, found: argparse.Namespace) -> Advice:
         """The end of the message about a missing output: to stdout, if that is no terminal, or else a dry run."""

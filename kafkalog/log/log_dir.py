@@ -437,6 +437,9 @@ def no_kafka_files(path: Place) -> NotKafkaError:
     below = _below(path)
     for one in (path, *below, *itertools.chain.from_iterable(map(_below, below))):
         names = Listing.or_empty(one).names
+        if one.name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(one.name) is not None:
+            detail = f"no Kafka files here: {one} has the name of a segment, but it is a directory"
+            break
         is_log_dir = kf.META_PROPERTIES in names or any(map(kf.parse_partition_directory, names))
         if one != path and _holds_segments(one):
             detail = f"no Kafka files here, but {one} has segments: {_NO_NAME}; name it to read them"
@@ -630,6 +633,8 @@ def _not_of_here(path: str) -> str:
         return f"; this is a path of Windows: in WSL it is /mnt/{path[0].lower()}{_unix_path(path[2:])}"
     if "\\" in path and kind_of(place_of(_unix_path(path))) is not None:
         return f"; did you mean {_unix_path(path)}?"
+    if not path:
+        return "; the path is empty: name a log dir, such as /var/lib/kafka, or . for the current directory"
     if path == "-":
         return "; logs are read from files, not from a pipe: name a log dir, a partition directory or a .log file"
     if re.fullmatch(r"[\w.-]+:\d+", path):

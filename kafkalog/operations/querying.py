@@ -182,6 +182,9 @@ class Querying:
         with self.errors():
             if _SHOW_TABLES.fullmatch(query):
                 return self._connection.sql("select unnest($1::varchar[]) as name", params=[self.log_dir.topics])
+            selects = [one for one in self._connection.extract_statements(query) if one.type.name == "SELECT"]
+            if selects[1:]:
+                raise QueryError(f"{len(selects)} queries: run one at a time, or join them with union all by name")
             tables = {name: self._register(name, topic) for name, topic in self._tables_of(query).items()}
             known = {name.lower(): _columns_of(scan) for name, scan in tables.items()}
             self._fields = [*dict.fromkeys(path for scan in tables.values() for path in _field_paths(scan.schema))]

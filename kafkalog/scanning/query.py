@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog import html
-from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
+from kafkalog.errors import DEFAULT_LIMITS, ConfigWarning, KafkalogError, Limits, OnCorruption, warn
 from kafkalog.html import PublicNames
 from kafkalog.indexes.time_hints import offset_past, position_of_younger
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
@@ -31,6 +31,7 @@ from kafkalog.parsing import (
     TopicPatterns,
     check_once,
     check_partitions,
+    column_hint,
     decoder_count,
     is_to_end,
     parse_milliseconds,
@@ -42,7 +43,7 @@ from kafkalog.scanning.conditions.filters import PLACE, Filter, Term
 from kafkalog.scanning.options import OPENING, ScanOptions, check_options, unknown_option
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
-from kafkalog.text import near
+from kafkalog.text import iso_milliseconds
 
 _CLOCKS_MS: Final = 60_000
 """By how much the clocks of brokers may differ."""
@@ -127,9 +128,20 @@ class Query:
             raise ValueError("max_disorder is about the end of a range of times: give end_timestamp, too")
         for name, value in to_end.items():
             to_end[name] = parse_milliseconds(name, value, end_ms=end_ms)
-        if filters is None and not to_end:
-            return query
-        return replace(query, filter=condition, residual=residual, **to_end)
+        if filters is not None or to_end:
+            query = replace(query, filter=condition, residual=residual, **to_end)
+        if query.end_offset is not None or query.end_timestamp is not None:
+            query._warn_of_end()
+        return query
+
+    def _warn_of_end(self) -> None:
+        """Issue a ConfigWarning for an end before the start: no record is between them."""
+        for what in ("offset", "timestamp"):
+            start, end = getattr(self, f"start_{what}"), getattr(self, f"end_{what}")
+            if isinstance(start, int) and isinstance(end, int) and 0 <= end < start:
+                shown = (iso_milliseconds(end), iso_milliseconds(start)) if what == "timestamp" else (end, start)
+                text = f"end_{what} {shown[0]} is before start_{what} {shown[1]}, so that no record is read"
+                warn(text, ConfigWarning)
 
     def _check_names(self) -> None:
         """Raise for unknown topics, partitions and keys of offsets: a typo must not silently read nothing."""
@@ -355,10 +367,8 @@ def check_columns(
         if name not in known:
             column = name.partition(".")[0]
             if "." in name and column in ("key", "value"):
-                raise ValueError(f"column {name!r} needs decode= (--{column}-format), such as json or avro")
-            close = near(name, known)
-            there = f"did you mean {close!r}? There are" if close else "there are"
-            raise ValueError(f"no column {name!r}; {there} {', '.join(known)}")
+                raise ValueError(f"column {name!r} needs --{column}-format (decode=), such as json or avro")
+            raise ValueError(f"no column {name!r}; {column_hint(name, known)}")
     check_once(names)
     return names
 

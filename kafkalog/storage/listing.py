@@ -61,6 +61,8 @@ class Listing:
 
 def nearest(path: Place) -> str:
     """The end of a message about a path that does not exist: the entry that may be meant, or what is there instead."""
+    if isinstance(path, Path) and path.is_symlink():
+        return f"; it is a link to {os.readlink(path)}, which does not exist"
     where, missing = path.parent, path.name
     while isinstance(where, Path) and kind_of(where) is None and where != where.parent:
         where, missing = where.parent, where.name

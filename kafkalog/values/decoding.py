@@ -25,7 +25,7 @@ from kafkalog.interchange.arrow_output import (
 )
 from kafkalog.interchange.json_fields import numbers_of_json, with_json
 from kafkalog.interchange.table_types import LostValues, Path, field_name, lost_finding, text_array
-from kafkalog.parsing import check_once, field_column, field_path
+from kafkalog.parsing import check_once, column_hint, field_column, field_path
 from kafkalog.text import near
 from kafkalog.values.columns import SchemaColumn, column_decoder
 from kafkalog.values.conditions import AllOf, ArrowCondition, Conditions, columns_of, matching
@@ -100,9 +100,7 @@ class Decoding:
                 needed.append(column)
             elif column not in self._derived:
                 known = (*ALL_COLUMNS, *extra, f"{HEADER_FIELD}NAME")
-                close = near(column, known)
-                there = f"did you mean {close!r}? There are" if close else "there are"
-                raise ValueError(f"no column {column!r}; {there} {', '.join(known)}")
+                raise ValueError(f"no column {column!r}; {column_hint(column, known)}")
         # newer Confluent clients write the schema id to a header
         if any(formats[name].has_frames for name in wanted):
             needed.append("headers")

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import shlex
 import shutil
 import stat
 from pathlib import Path
@@ -166,6 +167,49 @@ def test_a_time_in_seconds_is_doubted_in_python(place):
             kafkalog.read_table("data/p-txn-0", **options)
     with pytest.warns(ConfigWarning, match=re.escape(SECONDS)):
         kafkalog.lookup("data/p-txn-0", timestamp=1_700_000_000)
+
+
+@pytest.mark.parametrize(
+    ("argv", "note"),
+    [
+        (
+            "cat data/p-txn-0 --start-timestamp -90 -n 1",
+            "start_timestamp -90 is in 1969, as numbers are milliseconds; a",
+        ),
+        ("producers data/p-txn-0 --now 12", "now 12 is in 1970"),
+        ("cat data/p-txn-0 --start-offset 9 --end-offset 3", "end_offset 3 is before start_offset 9"),
+        (
+            "export data --start-timestamp 2026-01-02 --end-timestamp 2026-01-01 --dry-run",
+            "end_timestamp 2026-01-01T00:00:00.000Z is before start_timestamp 2026-01-02T00:00:00.000Z",
+        ),
+        ("truncate data/p-txn-0 --to-offset 99999 --dry-run", "no log reaches offset 99999: it ends at "),
+        ("cat torn/p-txn-0 --filter 'key == nope'", "no records match"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_so_is_noted(run_lines, place, argv, note):
+    shutil.copytree("data", "torn")
+    segment = max(Path("torn/p-txn-0").glob("*.log"))
+    os.truncate(segment, segment.stat().st_size - 1)
+    code, _, err = run_lines(*shlex.split(argv))
+    assert (code, f"note: {note}" in err) == (0, True), err
+
+
+def test_replicas_of_different_partitions_are_noted(run_lines, place):
+    code, _, err = run_lines("diff", "data/p-txn-0", "data/p-compact-0")
+    assert (code, "p-txn-0 and p-compact-0 are different partitions" in err) == (1, True)
+    shutil.copytree("data/p-txn-0", "torn/p-txn-0")
+    assert "different partitions" not in run_lines("diff", "data/p-txn-0", "torn/p-txn-0")[2]
+
+
+def test_keys_that_do_not_decode_are_called_keys(run_lines, place):
+    _, _, err = run_lines("export", "data/p-txn-0", "--key-format", "json", "-o", "x.parquet")
+    assert "keys did not decode, so null" in err
+
+
+def test_an_iceberg_catalog_that_is_not_configured_says_how(run_lines, place):
+    pytest.importorskip("pyiceberg")
+    code, _, err = run_lines("export", "data", "--format", "iceberg", "--resume", "-o", "lake.a.b")
+    assert (code, "no Iceberg catalog 'lake': set its address with PYICEBERG_CATALOG__LAKE__URI" in err) == (2, True)
 
 
 def test_a_writer_whose_log_dir_is_missing_says_to_create_it(place):

@@ -15,6 +15,14 @@ N_BATCHES, N_RECORDS = 20, 10
 LOG = f"{0:020d}.log"
 
 
+def test_a_loss_of_unknown_length_has_no_end():
+    loss = kafkalog.Loss()
+    loss.add(kafkalog.errors.Finding(kafkalog.errors.Reason.SIZE_NEGATIVE, "", base_offset=5))
+    assert (str(loss), loss.last_offset) == ("an unknown number of records, offsets 5..?", 5)
+    loss.add(kafkalog.errors.Finding(kafkalog.errors.Reason.SIZE_NEGATIVE, "", base_offset=7, last_offset=9))
+    assert str(loss).endswith("offsets 5..10")
+
+
 def make(directory, base=0, n=N_BATCHES):
     directory.mkdir(parents=True, exist_ok=True)
     batches = []

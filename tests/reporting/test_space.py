@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections import Counter
 
 import builder
@@ -147,6 +148,7 @@ def test_the_command(capsys):
     out = capsys.readouterr().out
     assert "BYTES BY TOPIC" in out
     assert "\x1b" not in out
+    assert re.search(r", compression ratio: \d\.\d$", out.strip())
     assert main(["space", str(shared_log_dir()), "--json", "-t", "p-multi"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["version"], [row["topic"] for row in found["topics"]]) == (1, ["p-multi"])

@@ -67,7 +67,7 @@ def test_a_list_of_segments_is_read_as_one_partition(log_dir):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"columns": ["valeu"]}, ValueError, "There are topic, partition"),
+        ({"columns": ["valeu"]}, ValueError, "did you mean .value.\\?$"),
         ({"columns": "value"}, TypeError, r"columns=\['value'\]"),
         ({"columns": ["offset", "offset"]}, ValueError, "twice"),
         ({"topics": "nope"}, ValueError, "p-multi"),

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 COMMAND: Final = Command(
     description="""\
 Show disk usage by topic, partition, day, codec, kind of file and producer, from batch headers. The sums cover all bytes
-of the segments, or of all files. --records also reads all records, and shows uncompressed bytes by key and by header.
+of the segments, or of all files. --records also reads all records, and shows uncompressed bytes by key and by header,
+and the compression ratio: bytes of keys, values and headers to the bytes that they take in batches.
 Memory is bounded: with very many keys, the command reads the records twice to get exact sums.
 
 --what-if estimates the size of the log with another codec, level or batch size. It converts a sample as 'kafkalog
@@ -71,4 +72,16 @@ def _lines(found: Space, *, exact: bool) -> Iterator[str]:
         column_title(name): human_bytes(value) if name.endswith("_bytes") and not exact else f"{value:,}"
         for name, value in found.summary.items()
     }
-    yield ", ".join(f"{title}: {text}" for title, text in totals.items())
+    yield ", ".join(f"{title}: {text}" for title, text in (totals | _ratio(found)).items())
+
+
+def _ratio(found: Space) -> dict[str, str]:
+    """The compression ratio, if records were read and some are compressed: bytes in records to bytes in batches."""
+    counts = found.summary
+    n_stored = counts["n_batch_bytes"] - counts["n_batch_header_bytes"]
+    codecs = {str(row[0]) for row in found.tables["codecs"].rows if row[1]}
+    if not codecs - {"none"} or n_stored <= 0 or any(one.damage for one in found.findings):
+        return {}
+    if "n_record_bytes" not in counts:
+        return {"compression ratio": "add --records"}
+    return {"compression ratio": f"{counts['n_record_bytes'] / n_stored:.1f}"}

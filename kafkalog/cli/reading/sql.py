@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -86,17 +87,29 @@ def run(args: argparse.Namespace, console: Console) -> None:
     for text in dict.fromkeys(str(one.message) for one in caught):
         console.note(text)
     console.findings(querying.findings)
-    console.undecoded(querying.n_undecoded, args.on_decode_error)
+    console.undecoded(querying.n_undecoded, args)
 
 
 def _query_of(args: argparse.Namespace) -> str:
     """Take the query out of the paths: the first argument, or the last one if that is no path, as in other tools."""
     last = str(args.paths[-1])
-    is_last = len(args.paths) > 1 and os.path.exists(args.paths[0]) and " " in last and not os.path.exists(last)
-    query = str(args.paths.pop(-1 if is_last else 0))
+    is_last = len(args.paths) > 1 and os.path.exists(args.paths[0]) and re.search(r" |^[.\\]", last) is not None
+    query = str(args.paths.pop(-1 if is_last and not os.path.exists(last) else 0))
     if os.path.exists(query):
         raise UsageError(f"{query} is a path: expected a query, such as 'select * from orders'")
-    return query
+    return _of_shell(query)
+
+
+def _of_shell(query: str) -> str:
+    """A query, or one for a command of the shells of DuckDB, SQLite and PostgreSQL; UsageError for other commands."""
+    found = re.fullmatch(r"(\.\w+|\\\w+)\s*(\S*)", query)
+    if found is None:
+        return query
+    if found[1] in (".tables", ".schema", "\\dt", "\\d", "\\l", ".databases"):
+        return f'describe "{found[2]}"' if found[2] and found[1] in (".schema", "\\d") else "show tables"
+    raise UsageError(
+        f"{found[1]} is no query: expected one such as 'select * from orders', 'show tables' or 'describe orders'"
+    )
 
 
 def _print_rows(

@@ -46,6 +46,12 @@ def run_cut(
     with usage_errors():
         report = cut(args.paths[0], **options)
     _show(report, args, console)
+    offset = getattr(args, "to_offset", None)
+    ends = [row.log_end_offset for row in report.partitions if row.error is None]
+    if offset is not None and ends and not report.n_bytes_lost and max(ends) < offset:
+        console.note(
+            f"no log reaches offset {offset}: {'it ends' if len(ends) == 1 else 'the longest ends'} at {max(ends)}"
+        )
 
 
 def _show(report: RecoveryReport, args: argparse.Namespace, console: Console) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import COMPARING, Command, chosen
@@ -92,9 +92,22 @@ def run(args: argparse.Namespace, console: Console) -> None:
     found = diff(*args.paths, limits=args.limits)
     console.show([found], [_same(found)] if found.ok else _different(found))
     if not found.ok:
+        _note_other_partition(args.paths, console)
         detail = f"differs from {found.b} from offset {found.offset} on"
         console.count_findings([Finding(Reason.EPOCH_ORDER, detail, path=found.a, base_offset=found.offset)])
     return None
+
+
+def _note_other_partition(paths: Sequence[Any], console: Console) -> None:
+    """Print a note if two directories are of different partitions, which have nothing in common."""
+    from kafkalog.format import parse_partition_directory
+    from kafkalog.storage.location import place_of
+
+    found = [parse_partition_directory(place_of(path).name) for path in paths]
+    names = [str(one.topic_partition) for one in found if one is not None]
+    if len({*names}) == 2:
+        where = "diff compares replicas of one partition, whose directories have the same name"
+        console.note(f"{names[0]} and {names[1]} are different partitions; {where}")
 
 
 def _compare(args: argparse.Namespace, console: Console) -> None:

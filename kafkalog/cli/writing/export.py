@@ -130,7 +130,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             if not (args.overwrite or args.resume):
                 error.advise("use --overwrite to replace it")
             raise
-    console.undecoded(result.n_undecoded, args.on_decode_error)
+    console.undecoded(result.n_undecoded, args)
     note_base64(args, exporter.scan.schema.names, result.n_records, console)
     if args.output != "-":
         if args.dry_run:

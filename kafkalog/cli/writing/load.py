@@ -187,7 +187,7 @@ def _show(result: LoadResult, args: argparse.Namespace, console: Console) -> Non
         console.show([{"path": path, **each.as_dict()}], [text + offsets])
     for note in result.notes:
         console.note(note)
-    console.undecoded(result.n_undecoded, args.on_decode_error)
+    console.undecoded(result.n_undecoded, args)
     n = len(result.partitions)
     verb = "would be written to" if args.dry_run else "written to"
     if result.partitioner is not None:

@@ -324,7 +324,7 @@ def _check_directory(to: Any, format: str, **options: bool) -> None:
 def _check_table(format: str, to: Any, options: dict[str, Any], *, is_resumed: bool) -> None:
     """Raise ValueError for options that a table does not have."""
     if not is_resumed:
-        raise ValueError(f"an export to a {format} table needs resume=True (--resume)")
+        raise ValueError(f"an export to {format.capitalize()} needs resume=True (--resume)")
     if given := [name for name, value in options.items() if value is not None and value is not False]:
         raise ValueError(f"{given[0]} does not work with {format}: a table has its own properties")
     if not isinstance(to, (str, os.PathLike)) and (format == "delta" or not hasattr(to, "catalog")):

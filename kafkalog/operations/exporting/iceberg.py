@@ -46,6 +46,21 @@ _CHUNK_BYTES: Final = 2**27
 """Rows in memory after which a data file is written."""
 
 
+def _catalog_of(name: str) -> Catalog:
+    """Load a catalog of pyiceberg's configuration; raises ValueError with what to configure if it is in none."""
+    from pyiceberg.catalog import load_catalog
+
+    try:
+        return load_catalog(name)
+    except ValueError as error:
+        if "URI missing" not in str(error):
+            raise
+        raise ValueError(
+            f"no Iceberg catalog {name!r}: set its address with PYICEBERG_CATALOG__{name.upper()}__URI=URL, such as"
+            " http://HOST:8181 or sqlite:////DIR/catalog.db, or in ~/.pyiceberg.yaml"
+        ) from error
+
+
 class ResumedIceberg(ResumedTable):
     """A run that adds rows to an Iceberg table: a `Table`, or ``CATALOG.NAMESPACE.TABLE``, which it may make.
 
@@ -55,7 +70,6 @@ class ResumedIceberg(ResumedTable):
 
     def __init__(self, target: Any) -> None:
         try:
-            from pyiceberg.catalog import load_catalog
             from pyiceberg.exceptions import NoSuchTableError
         except ImportError as error:
             raise ImportError("an export to Iceberg needs pyiceberg: pip install pyiceberg") from error
@@ -66,7 +80,7 @@ class ResumedIceberg(ResumedTable):
             if "." not in self._identifier:
                 raise ValueError(f"an Iceberg table is named CATALOG.NAMESPACE.TABLE, not {target!r}")
             with reading_table(target), contextlib.suppress(NoSuchTableError):
-                self._catalog = load_catalog(catalog)
+                self._catalog = _catalog_of(catalog)
                 self._table = self._catalog.load_table(self._identifier)
         else:
             self._table = target.refresh()

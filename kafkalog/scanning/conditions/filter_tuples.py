@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.parsing import parse_milliseconds, parse_time
+from kafkalog.parsing import column_hint, parse_milliseconds, parse_time
 from kafkalog.records.columns import ALL_COLUMNS, BINARY_COLUMNS, FIXED_COLUMNS
 from kafkalog.scanning.conditions.filter_text import parse_filter
 from kafkalog.scanning.conditions.filters import (
@@ -23,7 +23,6 @@ from kafkalog.scanning.conditions.filters import (
     Filter,
     Term,
 )
-from kafkalog.text import near
 from kafkalog.values.conditions import SAME_OPERATIONS, groups_of, not_conditions
 
 _CODECS: Final = {name: number for number, name in enumerate(kf.KNOWN_CODEC_NAMES)}
@@ -83,15 +82,13 @@ def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]], end_ms: Callabl
 def _check_column(column: str, derived: Collection[str]) -> None:
     if not column.startswith("headers.") and column not in (*ALL_COLUMNS, *PLACE_COLUMNS, *derived):
         known = (*PLACE_COLUMNS, *ALL_COLUMNS, *derived, "headers.NAME")
-        close = near(column, known)
-        there = f"did you mean {close!r}? There are" if close else "there are"
         field = re.match(r"(key|value)\.", column)
         if field is not None:
             raise ValueError(
-                f"no column {column!r} to filter by: a field needs the format of its {field[1]}, such as"
-                f" decode={{{field[1]!r}: 'json'}} (--{field[1]}-format json, of commands that decode)"
+                f"no column {column!r} to filter by: a field needs the format of its {field[1]}: add"
+                f" --{field[1]}-format json (decode={{{field[1]!r}: 'json'}}), or avro or protobuf"
             )
-        raise ValueError(f"no column {column!r} to filter by; {there} {', '.join(known)}")
+        raise ValueError(f"no column {column!r} to filter by; {column_hint(column, known)}")
 
 
 def _check_operation(column: str, operation: str) -> None:
