@@ -182,7 +182,8 @@ mv rename rename-topic > kafkalog cat PATH --json, and kafkalog load FILE -o DIR
 kafka client kafka-client admin-client admin > kafkalog ls PATH | open(path)
 reassign-partitions reassign preferred-replica-election alter-partitions create alter > kafkalog metadata PATH; a \
     running cluster is changed by Kafka's own scripts | metadata(path)
-log logdir logdirectory log-dir log-directory directory topic dataset reader log-reader file-reader log-file logfile \
+log > kafkalog cat PATH for its records, kafkalog batches PATH for its batches, or kafkalog ls PATH | open(path)
+logdir logdirectory log-dir log-directory directory topic dataset reader log-reader file-reader log-file logfile \
     segment-file kafka-log-file > kafkalog ls PATH \
     | open(path)
 iterate iter iter-records read-records iter-messages rows message record-batch consumer-record parse \

@@ -577,7 +577,8 @@ kafkalog cat P --since 1h -> --start-timestamp -1h
 kafkalog cat P -o out.csv -> kafkalog export PATH -o out.csv
 kafkalog cat P -o 5 -> kafkalog cat PATH --start-offset 5
 kafkalog cat P --where offset>3 -> --filter 'offset>3'
-kafkalog rm D -t orders -> -t orders -o DIR --drop 'key == WORD'
+kafkalog rm D -t orders -> kafkalog salvage PATH -o DIR -T orders
+kafkalog rm D -t orders --key k -> -t orders -o DIR --drop 'key == k'
 kafkalog search D 'value contains foo' -> --filter 'value contains foo'
 kafkalog index S -> kafkalog dump
 kafkalog verify-index D
@@ -857,6 +858,27 @@ kafkalog load --csv out.parquet -o new --topic t -> pass out.parquet without an 
 kafkalog read_csv in.csv -> kafkalog load in.csv -o DIR --topic TOPIC
 kafkalog load in.csv -> kafkalog load in.csv -o LOG_DIR --topic TOPIC
 kafkalog compression-ratio D -> kafkalog space PATH --records
+# values and places that were typed
+kafkalog kafka-get-offsets --log-dir D --topic orders --time -1 -> kafkalog lookup PATH -t orders --timestamp latest
+kafkalog kafka-transactions --list --log-dir D -> kafkalog transactions PATH
+kafkalog delete-records D --topic orders --partition 0 --offset 1 -> trim PATH/orders-0 --before-offset 1 -o DIR
+kafkalog trim D -p 0 --before-offset 1 -o new -> the path of one partition is PATH/TOPIC-N
+kafkalog cp P new-copy -> kafkalog salvage PATH -o new-copy
+kafkalog show D/orders-0@3 -> /orders-0 --start-offset 3 -n 1 (see
+kafkalog cat D/orders-0@3 -> /orders-0 --start-offset 3 -n 1
+kafkalog sql "select topic from 'dangling' group by 1" -> and at least one PATH
+kafkalog sql 'select * from orderz' D -> records is all
+kafkalog metadata-shell --snapshot __cluster_metadata-0/00000000000000000222-0000000001.checkpoint
+    -> use kafkalog metadata __cluster_metadata-0
+# forms and summaries
+kafkalog cat D -t orders -o json -> use --json: kafkalog cat PATH -t orders --json
+kafkalog cat D -t orders -o csv -> kafkalog export PATH -t orders -o orders.csv
+kafkalog ls D -o wide -> kafkalog ls PATH
+kafkalog ls --human-readable --summarize D -> kafkalog ls PATH
+kafkalog diff --stat D D -> kafkalog diff --content PATH PATH
+kafkalog log --oneline P -> kafkalog batches PATH for its batches
+kafkalog fsck -n D -> leave it out: verify only reads: kafkalog verify PATH
+kafkalog groups D --dry-run -> leave it out: groups only reads
 # places
 kafkalog ls '' -> the path is empty: name a log dir
 kafkalog ls dangling -> it is a link to nowhere, which does not exist
@@ -881,6 +903,8 @@ def names(tmp_path_factory):
         places = {"d": directory, "p": partition, "s": segment, "file": file, "out": tmp_path}
         (tmp_path / "dangling").symlink_to("nowhere")
         (tmp_path / "00000000000000000000.log").mkdir()
+        (tmp_path / "__cluster_metadata-0").mkdir()
+        (tmp_path / "__cluster_metadata-0" / "00000000000000000222-0000000001.checkpoint").touch()
         yield {**places, "kafkalog": kafkalog, "np": np, "pa": pa}
 
 
@@ -932,7 +956,7 @@ def test_a_command_is_right_or_named(guess, word, names, capsys, monkeypatch):
         (names["out"] / name).touch()
     places = {
         "D": names["d"],
-        "D/orders": names["d"] / "orders",
+        **{f"D/{one}": names["d"] / one for one in ("orders", "orders-0@3")},
         "D/orders-7": names["d"] / "orders-7",
         "P": names["p"],
         "S": names["s"],

@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkalog.cli.commands import LISTING_VERBS, LISTS
@@ -104,7 +104,7 @@ _VERBS: Final = ("list", "describe", "show", "get", "view", "display", "print", 
 
 def unknown_command(argv: Sequence[str], known: Sequence[str]) -> Advice:
     """What to type instead of an unknown command: the command, or the most similar one, or else all of them."""
-    name, rest = plain(argv[0]), [*argv[1:]]
+    name, rest = plain(argv[0]), [part for word in argv[1:] for part in _of_record(word)]
     lead = command_lead(name)
     if _QUERY.match(argv[0]):
         return Advice(filled(f"use kafkalog sql {shlex.quote(argv[0])} PATH", rest))
@@ -124,6 +124,14 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> Advice:
             return Advice(f"did you mean {LINE}?", [str(meant or found), *rest], f"kafkalog {meant or found}")
         lead = found
     return _advice_of(lead, _without_verb(rest, lead, known))
+
+
+def _of_record(word: str) -> list[str]:
+    """The words for a record as `cat` prints its place, such as ``orders-0@5``; the word itself if it is none."""
+    found = re.fullmatch(r"(.+)@(\d+)", word)
+    if found is None or is_path(word) or not is_path(found[1]):
+        return [word]
+    return [found[1], "--start-offset", found[2], "-n", "1"]
 
 
 def _advice_of(lead: Lead, typed: Sequence[str]) -> Advice:
@@ -154,8 +162,24 @@ def _written(line: str, typed: Sequence[str]) -> str:
         line = commands()["restore-to"].line.replace("TIME", shlex.quote(time))
     if output := given.get("-o") or given.get("--output"):
         line = line.replace("-o DIR", f"-o {shlex.quote(output)}")
+    others = [word for word in arguments(typed)[0] if not is_path(word)]
+    if "makes a copy without a topic" in line and not others and not {*_TOPICS}.isdisjoint(typed):
+        line = commands()["delete-topic"].line
+    if line.startswith("kafkalog salvage PATH -o DIR") and "TOPIC" not in line and len(others) == 1:
+        line = line.replace("-o DIR", f"-o {shlex.quote(others[0])}")
+    if "--before-offset N" in line:
+        line = _before_offset(line, given)
     tables = [word for word in arguments(typed)[0] if _TABLE.fullmatch(word) and word != output]
     return line.replace("load FILE -o", f"load {shlex.quote(tables[0])} -o") if tables else line
+
+
+def _before_offset(line: str, given: Mapping[str, str]) -> str:
+    """The line for deleting records, with the offset and the partition that were typed."""
+    offset = next((given[name] for name in ("--offset", "--before-offset", "--to") if name in given), "N")
+    topic = next((given[name] for name in _TOPICS if name in given), "")
+    number = next((given[name] for name in ("--partition", "--partitions", "-p") if name in given), "")
+    place = f"PATH/{topic}-{number}" if topic and number else f"PATH -t {topic}" if topic else "PATH"
+    return line.replace("trim PATH", f"trim {place}").replace("--before-offset N", f"--before-offset {offset}")
 
 
 def _without_output(typed: Sequence[str]) -> list[str]:
@@ -187,7 +211,8 @@ def _timed(line: str, typed: Sequence[str]) -> str:
 
 def _values_of(line: str, typed: Sequence[str]) -> set[str]:
     """The values of options that a line was made with."""
-    return {value for name, value in itertools.pairwise(typed) if name.startswith("--") and name not in _TOPICS}
+    given = itertools.pairwise(typed)
+    return {value for name, value in given if name.startswith("--") and name not in _TOPICS and not is_path(value)}
 
 
 def _kept(typed: Sequence[str], line: Sequence[str]) -> list[str]:
@@ -304,6 +329,8 @@ def filled(line: str, typed: Sequence[str]) -> str:
     paths = [argument for argument in given if is_path(argument)]
     topics += [word for word in given if word not in paths and is_topic(word, paths)]
     others = [argument for argument in given if argument not in (*paths, *topics)]
+    if "kafkalog metadata PATH" in line:
+        paths = [os.path.dirname(one) if re.search(r"[^/]/[\d-]+\.(?:checkpoint|log)$", one) else one for one in paths]
     conditions = [argument for argument in others if CONDITION.search(argument)]
     words = [argument for argument in others if re.fullmatch(r"[\w.:-]+", argument)]
     if conditions:

@@ -40,7 +40,8 @@ _OPTIONS: Final = r"""
 -b --bootstrap-server --broker-list --brokers --zookeeper --host --endpoints -P --command-config
     | | leave it out: kafkalog reads files, not brokers; name a log dir, such as /var/lib/kafka
 --file --files | kafkalog | kafkalog dump VALUE, or kafkalog cat VALUE
---file --files --path --paths --input --log-dirs --dir --data-dir -i --db | | pass PATH without an option
+--file --files --path --paths --input --log-dirs --log-dir --logdir --dir --directory --data-dir -i --db
+    | | pass PATH without an option
 -o-from-time | --start-timestamp | --start-timestamp VALUE
 -o-to-time | --end-timestamp | --end-timestamp VALUE
 -o-from-end | --tail | --tail VALUE
@@ -66,6 +67,9 @@ _OPTIONS: Final = r"""
 --offsets --range --between | --start-offset | --start-offset N --end-offset N
 --csv --parquet --arrow --jsonl --ndjson | export | -o FILE.csv (or .parquet, .arrow, .jsonl): the name says the format
 --csv --tsv --excel --xlsx | --columns | kafkalog export PATH -o FILE.csv, or --json
+-o-json | --json | --json
+-o-table | --columns | kafkalog export PATH -o FILE.VALUE
+-o-wide | --json | leave it out: --json has all columns
 --tail-from --skip --skip-offsets --skip-records --offset-from | --start-offset | --start-offset N
 --sort --sort-by --order-by | --columns | kafkalog sql 'select * from TOPIC order by COLUMN' PATH
 --count --count-only --wc | -n | kafkalog export PATH --dry-run, which counts records; -n N reads some
@@ -88,6 +92,10 @@ _OPTIONS: Final = r"""
 --sep --separator --delimiter --delim --header --headers --no-header --index --no-index | export
     | leave it out: CSV has commas, and the names in its first line
 --group-by --groupby --aggregate --agg | --columns | kafkalog sql 'select VALUE, count(*) from TOPIC group by all' PATH
+-n --no-op --noop --dry-run --read-only | verify | leave it out: verify only reads
+-p --partition --partitions | trim | the path of one partition is PATH/TOPIC-N
+-p --partition --partitions | truncate | the path of one partition is PATH/TOPIC-N
+--dry-run --dryrun | groups | leave it out: groups only reads
 --no-crc --skip-crcs --no-crcs --index-sanity-check --verify-index-only --indexes | verify | --indexes-only
 --only-errors --errors-only --failures --quiet-ok --brief | verify | -q
 --names-only --name-only --names | --json | --json, and a pipe into jq
@@ -108,14 +116,16 @@ _OPTIONS: Final = r"""
 --settings | boot | --metadata VALUE
 --node-id | boot | --nodes VALUE@HOST:PORT
 --print-records --print-data --print-values --deserialize --decode --show-records | dump | --print-data-log
+--stat --numstat --shortstat --count | diff | --content
 --summary --brief --unified -u | diff | leave it out: the first difference is shown; --content counts what differs
---summary --stats | ls | leave it out: the last line has the sums
+--summary --stats --summarize --total | ls | leave it out: the last line has the sums
 --all --everything | | leave it out: all is read unless -t or -p choose
 --quick --fast --headers-only | verify | --indexes-only
 --topic --topics | groups | leave it out: each group has a line per partition; -g chooses groups
 --reset-offsets --to-earliest --execute --delete-offsets --shift-by | groups
     | groups are only read here: kafkalog groups PATH -o offsets.csv saves their offsets, and kafka-consumer-groups.sh \
-    --bootstrap-server HOST:PORT --group GROUP --all-topics --reset-offsets --to-earliest --execute sets a cluster's
+    --bootstrap-server HOST:PORT --group GROUP --all-topics --reset-offsets --to-earliest sets a cluster's with \
+    --execute
 --lag --offsets | groups | leave it out: each line has the committed offset and the lag
 --abort --commit | transactions | leave it out: each hanging transaction is listed with the command that ends it
 --days --hours --older-than --keep-days --max-age | --retention-ms | --retention-ms MS, or --before-timestamp -7d
@@ -490,6 +500,7 @@ _BY_VALUE: Final = {
     ("--sort", "size"): {"--sort-size"},
     **{("-r", kind): {"-r-raw"} for kind in ("time", "number")},
     ("--include", "all"): {"--all"},
+    **{("-o", kind): {f"-o-{kind}"} for kind in ("json", "table", "wide")},
     **{(name, "condition"): {"--exclude-condition"} for name in ("--exclude", "--not", "--ignore")},
     ("-X", "isolation"): {"-X-isolation"},
     ("--last", "number"): {"--last-n"},
@@ -504,8 +515,10 @@ def _kind(value: str) -> str:
         return "number"
     if value in ("size", "bytes", "SIZE", "BYTES"):
         return "size"
-    if value == "all":
-        return "all"
+    if value in ("all", "wide"):
+        return value
+    if value == "yaml":
+        return "json"
     if re.fullmatch(r"-\d+", value):
         return "from-end"
     if value in ("beginning", "earliest", "start", "oldest"):

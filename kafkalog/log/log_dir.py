@@ -637,6 +637,9 @@ def _not_of_here(path: str) -> str:
         return "; the path is empty: name a log dir, such as /var/lib/kafka, or . for the current directory"
     if path == "-":
         return "; logs are read from files, not from a pipe: name a log dir, a partition directory or a .log file"
+    found = re.fullmatch(r"(.+)@(\d+)", path)
+    if found is not None and kind_of(place_of(found[1])) is not None:
+        return f"; the record is kafkalog cat {found[1]} --start-offset {found[2]} -n 1"
     if re.fullmatch(r"[\w.-]+:\d+", path):
         return "; kafkalog reads files, not brokers: name a log dir, such as /var/lib/kafka"
     return ""

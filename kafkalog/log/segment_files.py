@@ -191,6 +191,8 @@ def open_segment(path: Place, **options: Any) -> Segment:
             hint = "a file of a table, not a log: kafkalog load writes it as one"
         elif path.suffix in _IMAGES:
             hint = "not a segment: mount the image, or use kafkalog undelete for deleted segments in it"
+        elif kf.parse_raft_snapshot(path.name) is not None:
+            hint = f"a snapshot of the metadata log: name its directory, {path.parent}, or use kafkalog dump"
         elif kf.parse_base_offset(path.name) is not None:
             hint = f"not a segment: name {path.with_suffix(kf.LOG_SUFFIX)}, or use kafkalog dump"
         raise NotKafkaError(Reason.NOT_KAFKA, hint, path=path)

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Run the query, and print or write its rows."""
     query = args.command_text if args.command_text is not None else _query_of(args)
     if not args.paths:
-        raise UsageError("expected a query and at least one PATH: kafkalog sql 'select * from orders' /var/lib/kafka")
+        raise UsageError(f"expected a query and at least one PATH: {_with_path(query)}")
     if args.topics:
         raise UsageError("remove -t and -T: the query names the topics")
     from kafkalog.errors import CorruptionWarning
@@ -98,6 +98,16 @@ def _query_of(args: argparse.Namespace) -> str:
     if os.path.exists(query):
         raise UsageError(f"{query} is a path: expected a query, such as 'select * from orders'")
     return _of_shell(query)
+
+
+def _with_path(query: str) -> str:
+    """The command line for a query that has the path in it, as DuckDB has those of files; or else an example."""
+    from kafkalog.cli.leads import shown
+
+    path = next((one for one in re.findall(r"'([^']+)'", query) if os.path.exists(one)), None)
+    if path is None:
+        return "kafkalog sql 'select * from orders' /var/lib/kafka"
+    return f"kafkalog {shown(['sql', query.replace(repr(path), 'records'), path])}"
 
 
 def _of_shell(query: str) -> str:

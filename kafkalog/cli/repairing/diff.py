@@ -90,24 +90,27 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.repair.diff import diff
 
     found = diff(*args.paths, limits=args.limits)
-    console.show([found], [_same(found)] if found.ok else _different(found))
+    others = "" if found.ok else _other_partitions(args.paths)
+    console.show([found], [_same(found)] if found.ok else [*_different(found)][: 2 if others else None])
+    if others:
+        console.note(others)
     if not found.ok:
-        _note_other_partition(args.paths, console)
         detail = f"differs from {found.b} from offset {found.offset} on"
         console.count_findings([Finding(Reason.EPOCH_ORDER, detail, path=found.a, base_offset=found.offset)])
     return None
 
 
-def _note_other_partition(paths: Sequence[Any], console: Console) -> None:
-    """Print a note if two directories are of different partitions, which have nothing in common."""
+def _other_partitions(paths: Sequence[Any]) -> str:
+    """A note if two directories are of different partitions, which have nothing in common; or else empty."""
     from kafkalog.format import parse_partition_directory
     from kafkalog.storage.location import place_of
 
     found = [parse_partition_directory(place_of(path).name) for path in paths]
     names = [str(one.topic_partition) for one in found if one is not None]
-    if len({*names}) == 2:
-        where = "diff compares replicas of one partition, whose directories have the same name"
-        console.note(f"{names[0]} and {names[1]} are different partitions; {where}")
+    if len({*names}) < 2:
+        return ""
+    where = "diff compares replicas of one partition, whose directories have the same name"
+    return f"{names[0]} and {names[1]} are different partitions; {where}"
 
 
 def _compare(args: argparse.Namespace, console: Console) -> None:
