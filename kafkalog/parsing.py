@@ -79,6 +79,9 @@ def column_hint(name: str, columns: Sequence[str]) -> str:
     ("did you mean 'offset'?", "there are key; a field of JSON values is value.user, with --value-format json \
 (decode={'value': 'json'})")
     """
+    several = re.split(r"[\s;|]+", name)
+    if several[1:] and {*several} <= {*columns}:
+        return f"a comma separates columns: {','.join(several)}"
     if found := near(name, columns):
         return f"did you mean {found!r}?"
     there = f"there are {', '.join(columns)}"

@@ -43,7 +43,7 @@ def near(word: str, words: Iterable[str], least: float = 0.75) -> str | None:
     word = word.lower()
     found = difflib.get_close_matches(word, by_case, 1, least)
     swapped = (f"{word[:at]}{word[at : at + 2][::-1]}{word[at + 2 :]}" for at in range(len(word) - 1))
-    return next((by_case[one] for one in (*swapped, *found) if one in by_case), None)
+    return next((by_case[one] for one in (word, *swapped, *found) if one in by_case), None)
 
 
 def counted(n: int, name: str, plural: str | None = None) -> str:

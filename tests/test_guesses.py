@@ -858,6 +858,18 @@ kafkalog load --csv out.parquet -o new --topic t -> pass out.parquet without an 
 kafkalog read_csv in.csv -> kafkalog load in.csv -o DIR --topic TOPIC
 kafkalog load in.csv -> kafkalog load in.csv -o LOG_DIR --topic TOPIC
 kafkalog compression-ratio D -> kafkalog space PATH --records
+kafkalog cat D --value-format jsno -> did you mean json? (see
+kafkalog load out.parquet -o new --topic t --value-format utf-8 -> did you mean utf8?
+kafkalog convert D -o new --compression zstd:3 -> the level is --compression-level
+kafkalog space D --what-if snapy -> did you mean snappy?
+kafkalog cat D --columns 'key value' -> a comma separates columns: key,value
+kafkalog sql 'selct * from orders' D -> did you mean select?
+kafkalog index-stats D --plot -> --plot needs a value: --plot FILE
+kafkalog trim P --before-timestamp yesterday --dry-run -> did you mean -1d?
+kafkalog truncate P --to-offset -5 --dry-run -> such as 0 or 42, not '-5' (see
+kafkalog groups D -t orders -> without both, all topics are listed
+kafkalog cat D --value-format avro -> set --schemas, or a --schema (see
+kafkalog export D -o new.x -> set --format, or use --partition-by for a directory
 # values and places that were typed
 kafkalog kafka-get-offsets --log-dir D --topic orders --time -1 -> kafkalog lookup PATH -t orders --timestamp latest
 kafkalog kafka-transactions --list --log-dir D -> kafkalog transactions PATH

@@ -22,7 +22,7 @@ from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, e
 from kafkalog.cli.json_schemas import OUTPUTS, PrintSchema
 from kafkalog.cli.options import add_command, check_needs, make_limits
 from kafkalog.cli.parser import Completion, Misuse, Parser
-from kafkalog.cli.text import escape_line
+from kafkalog.cli.text import escape_line, in_shell
 from kafkalog.errors import DEFAULT_LIMITS, ConfigWarning, CorruptionWarning, Limits, UnknownNameError
 
 _DESCRIPTION: Final = """\
@@ -178,7 +178,7 @@ def _main(argv: Sequence[str] | None) -> int:
         args = parser.parse_args(argv)
     except Misuse as error:
         line = _that_works(error)
-        print(f"kafkalog: error: {error.text(line)} (see {error.prog} -h)", file=sys.stderr)
+        print(f"kafkalog: error: {in_shell(error.text(line))} (see {error.prog} -h)", file=sys.stderr)
         return Exit.USAGE
     except SystemExit as error:
         return _flushed(error.code if isinstance(error.code, int) else Exit.USAGE)

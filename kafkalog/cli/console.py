@@ -26,7 +26,7 @@ from kafkalog.cli.exits import (
     limit_hint,
     worst,
 )
-from kafkalog.cli.text import counted, escape_line, escape_lines
+from kafkalog.cli.text import counted, escape_line, escape_lines, in_shell
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Console:
 
     def message(self, word: str, text: str) -> None:
         """Print a line to stderr: a word for its kind, and a text."""
-        lines = [f"kafkalog: {word}: {escape_line(text)}"]
+        lines = [f"kafkalog: {word}: {escape_line(in_shell(text))}"]
         if sys.stderr.isatty():
             lines = terminal.wrapped(lines[0], shutil.get_terminal_size().columns)
             if word not in _CALM and terminal.has_colour(sys.stderr):

@@ -439,7 +439,11 @@ def timestamp(text: str) -> int | datetime:
     try:
         return parse_time("a time", text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error).removeprefix("a time: ")) from None
+        from kafkalog.cli.leads import time_of
+
+        meant = time_of(text)
+        hint = "" if meant is None else f"; did you mean {meant}?"
+        raise argparse.ArgumentTypeError(f"{str(error).removeprefix('a time: ')}{hint}") from None
 
 
 def log_time(text: str) -> Any:
@@ -468,9 +472,17 @@ def condition(text: str) -> str:
 def offset(text: str) -> int:
     """Parse an offset."""
     if not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
-        last = f"; 'kafkalog cat --tail {text[1:]}' prints the last ones" if re.fullmatch(r"-[1-9]\d*", text) else ""
-        raise argparse.ArgumentTypeError(f"expected an offset: a whole number such as 0 or 42, not {text!r}{last}")
+        raise argparse.ArgumentTypeError(f"expected an offset: a whole number such as 0 or 42, not {text!r}")
     return int(text)
+
+
+def _offset_to_read(text: str) -> int:
+    """Parse an offset to read from or to; the error for one from the end names the option for that."""
+    try:
+        return offset(text)
+    except argparse.ArgumentTypeError as error:
+        last = f"; 'kafkalog cat --tail {text[1:]}' prints the last ones" if re.fullmatch(r"-[1-9]\d*", text) else ""
+        raise argparse.ArgumentTypeError(f"{error}{last}") from None
 
 
 def epoch(text: str) -> int:
@@ -484,7 +496,7 @@ _TYPES: Final[dict[str, Callable[[str], Any]]] = {
     "N": int,
     "MS": int,
     "BYTES": n_bytes,
-    "OFFSET": offset,
+    "OFFSET": _offset_to_read,
     "TIME": log_time,
     "NAME=N": limit,
     "NAME=VALUE": assignment("segment.bytes=104857600"),

@@ -110,7 +110,10 @@ class Parser(argparse.ArgumentParser):
             if self._subparsers is not None:
                 message += f": {' or '.join(self._subparsers._group_actions[0].choices or ())}"
         elif found := re.fullmatch(r"argument (\S+?)(?:/(\S+))?: expected one argument", message):
-            advice = self._without_value(found[2] or found[1])
+            option = found[2] or found[1]
+            advice = self._without_value(option)
+            metavar = self._option_string_actions[option].metavar
+            message = message if advice or metavar is None else f"{option} needs a value: {option} {metavar}"
         raise Misuse(message, self.prog, advice)
 
     def _without_value(self, option: str) -> Advice | None:
@@ -286,7 +289,12 @@ class Parser(argparse.ArgumentParser):
         return Instead(f"did you mean {' or '.join(meant)}?" if meant else other, meant if len(meant) == 1 else None)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.dest != "command" or action.choices is None or value in action.choices:
+        from kafkalog.text import near
+
+        if action.choices is None or value in action.choices or action.dest != "command":
+            meant = None if action.choices is None else near(str(value), map(str, action.choices))
+            if meant not in (None, str(value)):
+                raise argparse.ArgumentError(action, f"{value!r} is none of its values; did you mean {meant}?")
             super()._check_value(action, value)
             return
         from kafkalog.cli.leads import unknown_command

@@ -31,6 +31,26 @@ _CONTROL: Final = re.compile(
 _LEADS: Final = (b"\xc2", b"\xd8\x9c", b"\xe2\x80", b"\xe2\x81")
 
 
+_IN_PYTHON: Final = re.compile(r"\b([a-z]\w*)(=\w*)? \((--?([\w-]+))\)| \((?:decode|topics)=[^()]*\)")
+
+
+def in_shell(message: str) -> str:
+    """A message with the shell's options alone, without the parameters of Python that it names, too.
+
+    >>> in_shell("set format (--format), or add -p 0 (topics='t'); records are not decoded (--deep)")
+    'set --format, or add -p 0; records are not decoded (--deep)'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, value, whole, word = found.groups()
+        if name is None:
+            return ""
+        is_parameter = value is not None or "_" in name or name.rstrip("s") == word.rstrip("s") or whole == "-t"
+        return whole if is_parameter else found[0]
+
+    return _IN_PYTHON.sub(option, message)
+
+
 def quote_bytes(value: bytes | None, limit: int | None = None) -> str:
     r"""Return bytes as a quoted string from which they can be restored; None is ``null``.
 

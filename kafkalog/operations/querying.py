@@ -330,6 +330,8 @@ class Querying:
             line = line.rstrip("!") + _columns(self._fields, column[1])
         elif word is not None and (topic := near(word[1], self.log_dir.topics)):
             line += f"; did you mean {_table_name(topic)}?"
+        elif word is not None and (meant := near(word[1], _SQL_WORDS)) not in (None, word[1].lower()):
+            line += f"; did you mean {meant}?"
         elif missing is not None:
             line += f" {_tables(self.log_dir.topics, missing[1])}"
         elif "Parser Error" in line and _OFFSET.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", self._query)):
@@ -339,6 +341,9 @@ class Querying:
         elif self._mixed and re.search("VARCHAR|Could not convert string", line):
             line += f". {several_types(min(self._mixed), 'Compare it with a number, text or a boolean')}"
         return line
+
+
+_SQL_WORDS: Final = ("select", "from", "where", "group", "order", "limit", "having", "describe", "between", "distinct")
 
 
 def _columns(paths: Sequence[str], missing: str) -> str:

@@ -32,6 +32,7 @@ from kafkalog.errors import (
 )
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import Bytes
+from kafkalog.text import near
 
 MAX_RATIO: Final = {kf.Codec.GZIP: 1032, kf.Codec.SNAPPY: 22, kf.Codec.LZ4: 256, kf.Codec.ZSTD: 32_768}
 """Largest expansion that a codec's format allows, in bytes per byte of input; a larger declared size is wrong."""
@@ -113,7 +114,13 @@ def _codec(value: str | int) -> kf.Codec:
         return value
     if isinstance(value, str):
         if value.lower() not in _CODECS:
-            raise ValueError(f"no codec {value!r}; Kafka has {', '.join(_CODECS)}")
+            name, _, level = value.partition(":")
+            if name in _CODECS and level.isdecimal():
+                raise ValueError(f"no codec {value!r}; the level is compression_level={level} (--compression-level)")
+            meant = near(value, _CODECS)
+            raise ValueError(
+                f"no codec {value!r}; {f'did you mean {meant}? ' if meant else ''}Kafka has {', '.join(_CODECS)}"
+            )
         return _CODECS[value.lower()]
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"a codec is a name or a Codec, not {value!r}")

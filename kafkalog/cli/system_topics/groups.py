@@ -59,7 +59,7 @@ output:
   -o --output FILE    write the committed offsets to this file; CSV has a header, except with --translate-to
   --json              an object per group, with members
 """,
-    needs=dict.fromkeys(("topics", *COMPARING), "translate-to"),
+    needs=dict.fromkeys(COMPARING, "translate-to") | {"topics": "translate-to; without both, all topics are listed"},
 )
 
 
