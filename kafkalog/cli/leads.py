@@ -162,15 +162,21 @@ def _written(line: str, typed: Sequence[str]) -> str:
         line = commands()["restore-to"].line.replace("TIME", shlex.quote(time))
     if output := given.get("-o") or given.get("--output"):
         line = line.replace("-o DIR", f"-o {shlex.quote(output)}")
+    line = _placed(line, given, typed)
+    tables = [word for word in arguments(typed)[0] if _TABLE.fullmatch(word) and word != output]
+    return line.replace("load FILE -o", f"load {shlex.quote(tables[0])} -o") if tables else line
+
+
+def _placed(line: str, given: Mapping[str, str], typed: Sequence[str]) -> str:
+    """A line with the place of a copy, the topic to leave out, or the records to delete that were typed."""
     others = [word for word in arguments(typed)[0] if not is_path(word)]
     if "makes a copy without a topic" in line and not others and not {*_TOPICS}.isdisjoint(typed):
         line = commands()["delete-topic"].line
     if line.startswith("kafkalog salvage PATH -o DIR") and "TOPIC" not in line and len(others) == 1:
         line = line.replace("-o DIR", f"-o {shlex.quote(others[0])}")
     if "--before-offset N" in line:
-        line = _before_offset(line, given)
-    tables = [word for word in arguments(typed)[0] if _TABLE.fullmatch(word) and word != output]
-    return line.replace("load FILE -o", f"load {shlex.quote(tables[0])} -o") if tables else line
+        return _before_offset(line, given)
+    return line
 
 
 def _before_offset(line: str, given: Mapping[str, str]) -> str:
@@ -329,8 +335,6 @@ def filled(line: str, typed: Sequence[str]) -> str:
     paths = [argument for argument in given if is_path(argument)]
     topics += [word for word in given if word not in paths and is_topic(word, paths)]
     others = [argument for argument in given if argument not in (*paths, *topics)]
-    if "kafkalog metadata PATH" in line:
-        paths = [os.path.dirname(one) if re.search(r"[^/]/[\d-]+\.(?:checkpoint|log)$", one) else one for one in paths]
     conditions = [argument for argument in others if CONDITION.search(argument)]
     words = [argument for argument in others if re.fullmatch(r"[\w.:-]+", argument)]
     if conditions:
@@ -338,10 +342,17 @@ def filled(line: str, typed: Sequence[str]) -> str:
     elif words:
         line = line.replace("WORD", words[0])
     line = _with_topics(line, [*dict.fromkeys(topics)])
-    return line.replace("PATH", shlex.quote(paths[0])) if paths else line
+    return line.replace("PATH", shlex.quote(_read_by(line, paths[0]))) if paths else line
 
 
 _WITH_TOPICS: Final = "batches|cat|convert|export|lookup|ls|report|space|verify"
+
+
+def _read_by(line: str, path: str) -> str:
+    """A path as a command line takes it: metadata reads the directory of a snapshot or segment."""
+    if "kafkalog metadata PATH" in line and re.search(r"[^/]/[\d-]+\.(?:checkpoint|log)$", path):
+        return os.path.dirname(path)
+    return path
 
 
 def is_topic(word: str, paths: Sequence[str]) -> bool:

@@ -263,9 +263,7 @@ def unknown_option(
         value, is_joined = name[2:], True  # as in -c5
     spelt = "-f%" if name == "-f" and "%" in value else name if name.startswith("--") else name[:2]
     where, kind = {"", command, *own}, _kind(value)
-    by_value = _BY_VALUE.get((spelt, kind), set())
-    # a file that load is given is one to read
-    for words in (set() if command == "load" else by_value, {name}, {spelt}):
+    for words in (_meant_by_value(spelt, kind, command), {name}, {spelt}):
         for row in rows(_OPTIONS):
             others, needs, text = (part.strip() for part in row.split("|", 2))
             if command == "kafkalog" and text.startswith("leave it out"):
@@ -509,22 +507,30 @@ _BY_VALUE: Final = {
 """By option and the kind of its value: the word of another row, where the value says that this is meant."""
 
 
+def _meant_by_value(name: str, kind: str, command: str) -> set[str]:
+    """The words of other rows that a value says are meant; none for `load`, whose file is one to read."""
+    return set() if command == "load" else _BY_VALUE.get((name, kind), set())
+
+
+_KINDS: Final = {
+    **dict.fromkeys(("size", "bytes", "SIZE", "BYTES"), "size"),
+    **dict.fromkeys(("beginning", "earliest", "start", "oldest"), "start"),
+    **dict.fromkeys(("end", "latest", "newest"), "stop"),
+    "all": "all",
+    "wide": "wide",
+    "yaml": "json",
+}
+"""What some words are as values."""
+
+
 def _kind(value: str) -> str:
     """What the value of an option is: a number, a duration (``1h``), a file, or else a time."""
     if value.isdecimal():
         return "number"
-    if value in ("size", "bytes", "SIZE", "BYTES"):
-        return "size"
-    if value in ("all", "wide"):
-        return value
-    if value == "yaml":
-        return "json"
+    if value in _KINDS:
+        return _KINDS[value]
     if re.fullmatch(r"-\d+", value):
         return "from-end"
-    if value in ("beginning", "earliest", "start", "oldest"):
-        return "start"
-    if value in ("end", "latest", "newest"):
-        return "stop"
     if re.match(r"[se]@", value):  # kcat's times
         return "from-time" if value[0] == "s" else "to-time"
     if value.lower() in _TABLE_FORMATS:
