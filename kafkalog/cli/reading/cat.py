@@ -115,12 +115,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
         n_printed = _print(scan, record_format, args.tail, reporter, console)
     note_base64(args, record_format.columns, n_printed, console)
     _note_tails(args, scan, console)
-    if (
-        any_matches
-        and not n_printed
-        and 0 not in (args.tail, args.limit)
-        and not any(one.damage for one in scan.findings)
-    ):
+    explained = any(one.damage or one.reason == "segment_missing" for one in scan.findings)
+    if any_matches and not n_printed and 0 not in (args.tail, args.limit) and not explained:
         console.note("no records match; kafkalog ls lists the offsets and times of each partition")
 
 
