@@ -879,7 +879,7 @@ kafkalog cp P new-copy -> kafkalog salvage PATH -o new-copy
 kafkalog show D/orders-0@3 -> /orders-0 --start-offset 3 -n 1 (see
 kafkalog cat D/orders-0@3 -> /orders-0 --start-offset 3 -n 1
 kafkalog sql "select topic from 'dangling' group by 1" -> and at least one PATH
-kafkalog sql 'select * from orderz' D -> records is all
+kafkalog sql 'select * from orderz' D -> records has all
 kafkalog metadata-shell --snapshot __cluster_metadata-0/00000000000000000222-0000000001.checkpoint
     -> use kafkalog metadata __cluster_metadata-0
 # forms and summaries

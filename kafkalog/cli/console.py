@@ -218,7 +218,7 @@ class Console:
             return
         accepted = args.on_decode_error
         names = [name for name in ("key", "value") if getattr(args, f"{name}_format", None)]
-        values = f"{n:,} keys and values" if names[1:] else counted(n, *names or ["value"])
+        values = counted(n, "key or value", "keys or values") if names[1:] else counted(n, *names or ["value"])
         if accepted is not None:
             outcome = "left out, with the records that have them" if accepted == "skip" else "null"
             self.note(f"{values} did not decode: {outcome}")

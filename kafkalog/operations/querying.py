@@ -363,7 +363,7 @@ def _tables(topics: Sequence[str], missing: str) -> str:
     """The topic that is meant by a name with underscores, as shells and other tools want it; or all of them."""
     quoted = [*map(_table_name, topics)]
     same = [name for name in quoted if re.sub(r"\W", "_", name.strip('"')) == missing.strip('"')]
-    return f"Did you mean {same[0]}?" if same else f"The topics are tables, records is all: {', '.join(quoted[:20])}"
+    return f"Did you mean {same[0]}?" if same else f"The topics are tables: {', '.join(quoted[:20])}; records has all"
 
 
 class QueryResult(ArrowStream):

@@ -29,7 +29,7 @@ FORMATS = ("--value-format", "json", "--key-format", "utf8")
 def test_the_exit_code_says_that_values_are_null(root, tmp_path, capsys, quiet, options, code, n_records):
     out = tmp_path / "out.jsonl"
     assert main(["export", str(root), "-o", str(out), *FORMATS, *quiet, *options]) == code
-    assert ("2 values did not decode, so null" in capsys.readouterr().err) == (code == 1)
+    assert ("2 keys or values did not decode, so null" in capsys.readouterr().err) == (code == 1)
     assert len(out.read_text().splitlines()) == n_records
 
 

@@ -78,7 +78,7 @@ def test_without_the_bytes_they_are_counted(tmp_path, suffix, capsys):
     kafkalog.export(root, path, decode=DECODE, columns=columns)
     command = ["load", str(path), "--value-format", "json", "--key-format", "utf8", "-q", "-o"]
     assert main([*command, str(tmp_path / "a")]) == 1
-    assert "1 value did not decode" in capsys.readouterr().err
+    assert "1 key or value did not decode" in capsys.readouterr().err
     assert main([*command, str(tmp_path / "b"), "--on-decode-error", "null"]) == 0
     assert main([*command, str(tmp_path / "c"), "--on-decode-error", "skip"]) == 0
     assert [kafkalog.scan(tmp_path / one).count_rows() for one in "abc"] == [3, 3, 2]
