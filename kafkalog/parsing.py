@@ -152,15 +152,11 @@ def parse_milliseconds(
 ) -> int:
     """Like `parse_time`, as milliseconds since 1970, rounded up to a whole one.
 
-    Issues a ConfigWarning for a number that is a date of these decades in seconds, but early 1970 in milliseconds, and
-    for a negative one, which was meant as a time before now.
+    Issues a ConfigWarning for a number that is a date of these decades in seconds, but early 1970 in milliseconds.
     """
     found = parse_time(name, value, now_ms, end_ms=end_ms)
     if not isinstance(found, datetime) and str(found) == str(value).strip():
         doubt_seconds(name, found)
-        if found < 0 or (name == "now" and 0 < found < _SECONDS[0]):
-            year, meant = (1969, f"before now has a unit, as {found}m") if found < 0 else (1970, "is ISO 8601 or -1h")
-            warn(f"{name} {found} is in {year}, as numbers are milliseconds; a time {meant}", ConfigWarning)
     return milliseconds(found) if isinstance(found, datetime) else found
 
 

@@ -12,6 +12,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from types import FrameType
 from typing import Any, Final, cast
 
@@ -235,6 +236,7 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
             name = " ".join(filter(None, [args.command, getattr(args, "job", None)]))
             args.paths = _places(args)
             _check_stdout(args)
+            _note_ranges(args, console)
             console.report_to(getattr(args, "report", None), name, args.paths)
             prepare_stdout(is_json=console.is_json)
             check_needs(args)
@@ -309,6 +311,19 @@ def _check_stdout(args: argparse.Namespace) -> None:
         raise UsageError(f"leave out -o {output}: {args.command} prints to stdout; --json prints JSON lines")
     else:
         raise UsageError(f"-o {output} is stdout, which only export writes to; name a new file or directory")
+
+
+def _note_ranges(args: argparse.Namespace, console: Console) -> None:
+    """Print notes about times that were not meant, and about an end before the start."""
+    for name in ("now", "start_timestamp", "end_timestamp", "to_timestamp", "before_timestamp"):
+        time = getattr(args, name, None)
+        if isinstance(time, int) and (time < 0 or (name == "now" and 0 < time < 10**9)):
+            year, meant = (1969, f"before now has a unit, as {time}m") if time < 0 else (1970, "is ISO 8601 or -1h")
+            console.note(f"{name} {time} is in {year}, as numbers are milliseconds; a time {meant}")
+    for what in ("offset", "timestamp"):
+        start, end = getattr(args, f"start_{what}", None), getattr(args, f"end_{what}", None)
+        if isinstance(end, (int, datetime)) and type(start) is type(end) and end < start:
+            console.note(f"end_{what} {end} is before start_{what} {start}, so that no record is read")
 
 
 @contextlib.contextmanager

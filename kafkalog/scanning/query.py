@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog import html
-from kafkalog.errors import DEFAULT_LIMITS, ConfigWarning, KafkalogError, Limits, OnCorruption, warn
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
 from kafkalog.html import PublicNames
 from kafkalog.indexes.time_hints import offset_past, position_of_younger
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
@@ -43,7 +43,6 @@ from kafkalog.scanning.conditions.filters import PLACE, Filter, Term
 from kafkalog.scanning.options import OPENING, ScanOptions, check_options, unknown_option
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
-from kafkalog.text import iso_milliseconds
 
 _CLOCKS_MS: Final = 60_000
 """By how much the clocks of brokers may differ."""
@@ -128,20 +127,9 @@ class Query:
             raise ValueError("max_disorder is about the end of a range of times: give end_timestamp, too")
         for name, value in to_end.items():
             to_end[name] = parse_milliseconds(name, value, end_ms=end_ms)
-        if filters is not None or to_end:
-            query = replace(query, filter=condition, residual=residual, **to_end)
-        if query.end_offset is not None or query.end_timestamp is not None:
-            query._warn_of_end()
-        return query
-
-    def _warn_of_end(self) -> None:
-        """Issue a ConfigWarning for an end before the start: no record is between them."""
-        for what in ("offset", "timestamp"):
-            start, end = getattr(self, f"start_{what}"), getattr(self, f"end_{what}")
-            if isinstance(start, int) and isinstance(end, int) and 0 <= end < start:
-                shown = (iso_milliseconds(end), iso_milliseconds(start)) if what == "timestamp" else (end, start)
-                text = f"end_{what} {shown[0]} is before start_{what} {shown[1]}, so that no record is read"
-                warn(text, ConfigWarning)
+        if filters is None and not to_end:
+            return query
+        return replace(query, filter=condition, residual=residual, **to_end)
 
     def _check_names(self) -> None:
         """Raise for unknown topics, partitions and keys of offsets: a typo must not silently read nothing."""

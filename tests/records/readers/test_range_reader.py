@@ -141,7 +141,6 @@ def test_damage_is_told_in_the_range_and_not_before_it(tmp_path, used):
     assert [(one.base_offset, one.last_offset) for one in scan.findings] == [(first, last)]
 
 
-@pytest.mark.filterwarnings("ignore:end_timestamp -.* is in 1969")
 def test_the_end_of_a_range_rules_out_batches_with_log_append_time(tmp_path):
     log = tmp_path / f"{0:020d}.log"
     batches = []
