@@ -321,8 +321,10 @@ def _note_ranges(args: argparse.Namespace, console: Console) -> None:
             year, meant = (1969, f"before now has a unit, as {time}m") if time < 0 else (1970, "is ISO 8601 or -1h")
             console.note(f"{name} {time} is in {year}, as numbers are milliseconds; a time {meant}")
     for what in ("offset", "timestamp"):
-        start, end = getattr(args, f"start_{what}", None), getattr(args, f"end_{what}", None)
-        if isinstance(end, (int, datetime)) and type(start) is type(end) and end < start:
+        start: Any = getattr(args, f"start_{what}", None)
+        end: Any = getattr(args, f"end_{what}", None)
+        is_known = isinstance(end, (int, datetime)) and type(start) is type(end)
+        if is_known and end < start:
             console.note(f"end_{what} {end} is before start_{what} {start}, so that no record is read")
 
 
