@@ -128,7 +128,7 @@ def is_out_of_threads(error: BaseException | None) -> bool:
 
 def exit_of_finding(finding: Finding) -> Exit:
     """Return the exit code for a finding."""
-    from kafkalog.errors import UNREADABLE
+    from kafkalog.errors import UNREADABLE, Reason
 
     if not finding.damage:
         return Exit.GOOD
@@ -136,7 +136,7 @@ def exit_of_finding(finding: Finding) -> Exit:
         return Exit.LIMIT
     if finding.reason in UNREADABLE or finding.reason in _OTHER_FILES:
         return Exit.UNREADABLE
-    if finding.reason == "write_failed":
+    if finding.reason is Reason.WRITE_FAILED:
         return Exit.NOT_WRITTEN
     if finding.reason in _UNSUPPORTED_REASONS:
         return Exit.UNSUPPORTED
