@@ -16,7 +16,7 @@ import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import CorruptionError, OutputExistsError, Reason, UnsafePathError, WriteError
 from kafkalog.log.log_dir import LogDir
-from kafkalog.repair.recovering.recover import recover
+from kafkalog.repair.recovering.recover import recover, root_files
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.state.leader_epochs import LeaderEpochs
 from kafkalog.storage.broker_lock import hold_locks
@@ -319,3 +319,13 @@ def test_an_interrupted_cleaning_before_damage_is_recovered_in_place(tmp_path):
     recover(tmp_path / "copy", in_place=True, backup=tmp_path / "old", all_segments=True)
     recover(partition.parent, output=tmp_path / "out", all_segments=True)
     assert content(tmp_path / "copy") == content(tmp_path / "out")
+
+
+def test_the_high_watermark_of_a_partition_that_was_not_recovered_stays(tmp_path):
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n2\na 0 7\nb 0 9\n")
+    a, b = kafkalog.TopicPartition("a", 0), kafkalog.TopicPartition("b", 0)
+    found = root_files(tmp_path, {a: 7}, is_clean=False)
+    assert "replication-offset-checkpoint" not in found
+    found = root_files(tmp_path, {a: 5}, is_clean=False)
+    (tmp_path / "replication-offset-checkpoint").write_bytes(found["replication-offset-checkpoint"])
+    assert read_offset_checkpoint(tmp_path / "replication-offset-checkpoint") == {a: 5, b: 9}
