@@ -1,6 +1,7 @@
 """Public functions and methods whose errors about their arguments name what to type.
 
 Names of other libraries that mean the same (`topic`, `nrows`, `since`) are accepted here, for every function alike.
+The annotations of a function say which types its arguments have: others raise before anything is read or written.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Final, SupportsIndex, TypeVar, cast
 
+from kafkalog.argument_types import MOST, checked, typed_options
+
 Call = TypeVar("Call")
+OfClass = TypeVar("OfClass", bound=type)
 
 _OTHER_NAMES: Final = {
     "topic": "topics",
@@ -35,6 +39,9 @@ def leading(called: Call, owner: str = "") -> Call:
         return called
     function: Any = called
     known: dict[str, None] = {}
+    code = function.__code__
+    by_position = code.co_varnames[: code.co_argcount]
+    fitting: dict[str, set[type]] = {}
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -43,6 +50,12 @@ def leading(called: Call, owner: str = "") -> Call:
             known = known or keywords_of(function)
             if not options.keys() <= known.keys():
                 options = with_own_names(options, known)
+        # written out here: most calls have a few values of types that were checked before
+        for name, value in (*zip(by_position, args, strict=False), *options.items()):
+            if type(value) not in fitting.get(name, ()) or (type(value) is int and abs(value) > MOST):
+                own = checked(function, fitting.setdefault(name, set()), name, value)
+                if own is not value:
+                    args, options = _with(own, name, by_position, args, options)
         try:
             return function(*args, **options)
         except TypeError as error:
@@ -51,12 +64,27 @@ def leading(called: Call, owner: str = "") -> Call:
             if name not in options and (trace is None or trace.tb_next is not None):
                 raise  # it is about a call further below
         if name in options:
-            kind = type(args[0]).__name__ if owner and args else owner
-            title = f"{kind}.{function.__name__}" if owner else function.__name__
-            raise TypeError(f"{title} has no option {name!r}; {_meant(name, known, kind)}")
-        raise TypeError(_wrong_arguments(function, message, args) or message)
+            raise TypeError(_unknown(function, name, known, owner, args))
+        raise TypeError(_wrong_arguments(function, message, args))
 
     return cast(Call, call)
+
+
+def _unknown(function: FunctionType, name: str, known: Collection[str], owner: str, args: Sequence[object]) -> str:
+    """The message about an option that a function does not have, or a method of the class `owner`."""
+    owner = type(args[0]).__name__ if owner and args else owner
+    title = f"{owner}.{function.__name__}".removesuffix(".__init__") if owner else function.__name__
+    return f"{title} has no option {name!r}; {_meant(name, known, owner)}"
+
+
+def _with(
+    value: Any, name: str, by_position: Sequence[str], args: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call with another value for one of them."""
+    if name in options:
+        return args, {**options, name: value}
+    place = by_position.index(name)
+    return (*args[:place], value, *args[place + 1 :]), options
 
 
 def lead(cls: type, beginnings: tuple[str, ...]) -> None:
@@ -65,6 +93,12 @@ def lead(cls: type, beginnings: tuple[str, ...]) -> None:
         is_method = type(value) is FunctionType and not name.startswith("_") and name.startswith(beginnings)
         if is_method and not hasattr(value, "__wrapped__"):
             setattr(cls, name, leading(value, cls.__name__))
+
+
+def leading_class(cls: OfClass) -> OfClass:
+    """Return a class whose error about the arguments of its `__init__` names those that are meant."""
+    cls.__init__ = leading(cls.__init__, cls.__name__)  # type: ignore[misc]
+    return cls
 
 
 @functools.cache
@@ -78,13 +112,7 @@ def keywords_of(function: FunctionType) -> dict[str, None]:
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     known: dict[str, None] = dict.fromkeys(name for name in names if name not in ("self", "cls"))
-    if code.co_flags & _VARKEYWORDS:
-        star = code.co_varnames[code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & _VARARGS)]
-        typed = re.fullmatch(r"Unpack\[(?:kafkalog\.types\.)?(\w+)\]", str(function.__annotations__.get(star)))
-        if typed is not None:
-            scope = function.__globals__
-            options = scope.get(typed[1]) or getattr(sys.modules.get("kafkalog.types"), typed[1], None)
-            known |= dict.fromkeys(getattr(options, "__annotations__", ()))
+    known |= dict.fromkeys(getattr(typed_options(function), "__annotations__", ()))
     return known | dict.fromkeys(documented_keywords(function))
 
 
@@ -102,11 +130,6 @@ def documented_keywords(function: FunctionType) -> list[str]:
     return list(dict.fromkeys([*own, *(name for line in listed for name in line.split(", "))]))
 
 
-_VARARGS: Final = 4
-_VARKEYWORDS: Final = 8
-"""Flags of code, as in `inspect`."""
-
-
 def _meant(name: str, known: Collection[str], owner: str) -> str:
     """What to type instead of an unknown option; streams of rows have theirs in the call that made them."""
     from kafkalog.words import meant_keyword, unknown_keyword
@@ -122,14 +145,15 @@ def _meant(name: str, known: Collection[str], owner: str) -> str:
     return unknown_keyword(name, known)
 
 
-def _wrong_arguments(function: FunctionType, message: str, args: Sequence[object]) -> str | None:
-    """What to type after Python's own message about too many arguments by position, or too few; None for others."""
-    name, code = function.__name__, function.__code__
+def _wrong_arguments(function: FunctionType, message: str, args: Sequence[object]) -> str:
+    """What to type after Python's own message about too many arguments by position, or too few; others as they are."""
+    name, code = function.__qualname__.removesuffix(".__init__").rpartition(".")[2], function.__code__
     positional = [one for one in code.co_varnames[: code.co_argcount] if one != "self"]
     if re.search(r" takes .*positional arguments? but ", message):
         if name.startswith(("to_", "read_")) and isinstance(args[-1], int):
             return f"{name} takes no number of rows by position; use head({args[-1]}), tail({args[-1]}) or limit="
-        others = [f"{one}=" for one in keywords_of(function) if one not in positional]
+        sys.modules["kafkalog"].types  # noqa: B018 - imports the names of typed options
+        others = [f"{one}=" for one in keywords_of.__wrapped__(function) if one not in positional]
         named = ", ".join(others[:_SHOWN_KEYWORDS]) + (" ..." if len(others) > _SHOWN_KEYWORDS else "")
         named = f", and the others by name: {named}" if others else ""
         return f"{name} takes {' and '.join(positional) or 'nothing'} by position{named}"
@@ -138,7 +162,7 @@ def _wrong_arguments(function: FunctionType, message: str, args: Sequence[object
         names = [f"{one}=" for one in re.findall(r"'(\w+)'", message[missing.end() :])]
         reads = "; kafkalog.read_table(path) reads a log" if name in ("load", "write_table") else ""
         return f"{name} needs {' and '.join(names)} ({name}: {purpose}{reads})"
-    return None
+    return message
 
 
 _SHOWN_KEYWORDS: Final = 6

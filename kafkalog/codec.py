@@ -72,7 +72,7 @@ class EncodedFields(HeaderFields, total=False):
 def decode(
     buffer: Any,
     *,
-    columns: Sequence[str] = DEFAULT_COLUMNS,
+    columns: str | Sequence[str] = DEFAULT_COLUMNS,
     check_crcs: bool = True,
     include_control: bool = False,
     limits: Limits = DEFAULT_LIMITS,

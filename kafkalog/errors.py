@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from kafkalog._kernels.wire import STATUS
+from kafkalog.calls import leading_class
 from kafkalog.html import JsonFields, PartsReport, ReportList
 from kafkalog.text import counted, near, offset_range
 
@@ -378,6 +379,7 @@ class Finding(JsonFields):
         return self.damage and self.reason in LIMIT_NAMES
 
 
+@leading_class
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much memory a file may make its reader allocate; a file that needs more raises `LimitExceededError`.

@@ -114,6 +114,8 @@ def parse_time(
     (0, 5, 2026)
     """
     if isinstance(value, datetime):
+        if value != value:
+            raise ValueError(f"{name} is NaT, which is no time")
         if value.tzinfo is None:
             raise ValueError(f"{name} is a naive datetime; add a time zone, such as datetime(..., tzinfo=timezone.utc)")
         return _as_utc(value)

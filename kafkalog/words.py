@@ -231,6 +231,12 @@ exclude exclude_topics exclude_topic ignore skip_topics except_topics without = 
     topics > topics=["!orders"] to leave a topic out, or filters="topic != 'orders'"
 key key_column key_col id_column value_column value_col message_key = \
     partitioner > columns={"key": "id"}, with value_format="json" for the other columns
+sep delimiter delim quotechar quoting header line_terminator na_rep = \
+    row_group_rows > kafkalog.read_table(path) and pyarrow.csv.write_csv; here it is commas, and a line of names
+sort sort_by order_by orderby = > to_pandas() of the result and its sort_values(), or \
+    kafkalog.sql("select ... order by ...", path)
+fix repair heal autofix = indexes_only > the result's next, which is the way to a log that a broker serves: \
+    kafkalog.reindex, kafkalog.salvage or kafkalog.boot
 headers header header_columns = \
     filters > columns=["headers.name"] for a table, or kafkalog.read_numpy(path).headers["name"]
 key grep = filters > filters="key == abc"
@@ -288,6 +294,7 @@ _LOG_ENDS: Final = {
 
 _ATTRIBUTES: Final = (
     "\n".join(f"{end} {end}_offset {words} = log_{end}_offset" for end, words in _LOG_ENDS.items())
+    + "".join(f"\n{end}_offset log_{end}_offset {words} = {end}" for end, words in _LOG_ENDS.items())
     + """
 end_offsets beginning_offsets earliest latest watermarks get_watermark_offsets = kafkalog.ls(path)
 filter where query loc iloc = kafkalog.scan(..., filters="key == abc"), or where=function
@@ -377,6 +384,9 @@ iterrows itertuples iter_rows rows records to_dicts to_pylist tolist = to_arrow(
 max min = argsort(), whose last row is the largest of those that are not null
 n_records num_records count = records_count
 offset offsets first_offset = base_offset and last_offset
+message msg text description error what = detail
+severity level is_damage = damage
+topics topic partitions topic_partitions = pending > [one.topic for one in group.offsets]
 timestamp timestamps time times datetimes = max_timestamp and base_timestamp, in milliseconds
 compression compression_type = codec
 datetimes = timestamp.astype("datetime64[ms]")

@@ -3,6 +3,7 @@
 Each guess works, or ends in an error that names the right call (the word after ``->``).
 """
 
+import datetime
 import inspect
 import re
 import shlex
@@ -130,7 +131,7 @@ kafkalog.lookup(p, 3) -> offset=
 kafkalog.open(p, "r") -> by position
 kafkalog.write_table({"key": [b"a"]}, out, "orders") -> topic=
 kafkalog.load(p) -> Write files of records
-kafkalog.scan(p, decode="json") -> such as {'value': 'json'}
+kafkalog.scan(p, decode="json") -> such as decode={"value": "json"}
 kafkalog.scan(p, filters={"key": "k"}) -> filters=[('key', '==', 'k')]
 # more of pandas, Polars, pyarrow, DuckDB and Kafka's clients
 kafkalog.open(p).columns -> to_table().schema
@@ -273,6 +274,42 @@ kafkalog.codec.check_crcs(p) -> kafkalog.read_numpy(
 kafkalog.write_numpy -> kafkalog.write_table
 """
 SECOND_DAY = """
+# wrong arguments
+kafkalog.Limits(max_batch=1) -> did you mean max_batch_bytes=?
+kafkalog.LogConfig(segment_byte=1) -> did you mean segment_bytes=?
+kafkalog.LogConfig(1) -> LogConfig takes nothing by position
+kafkalog.scan(d, limits={"max_batch_bytes": 1}) -> use limits=kafkalog.Limits(max_batch_bytes=1)
+kafkalog.write_table({"value": [b"a"]}, out, topic="t", config={"segment.bytes": 9}) -> LogConfig.from_properties({'seg
+kafkalog.read_table(d, columns=[1]) -> columns must be a list of str, not [1]
+kafkalog.read_table(d, columns="offset") -> use columns=['offset']
+kafkalog.read_table(d, columns=np.array(["offset"])).column_names == ["offset"] or 1 / 0
+kafkalog.read_table(d, start_offset=np.int64(3), partitions=np.arange(1)).num_rows == 6 or 1 / 0
+kafkalog.read_table(d, start_offset=-1) -> kafkalog.scan(path).tail(1)
+kafkalog.read_table(d, threads="4") -> use threads=4
+kafkalog.read_table(d, check_crcs="no") -> check_crcs must be True or False
+kafkalog.read_table(d, storage_options="x") -> such as storage_options={"endpoint"
+kafkalog.read_table(d, start_timestamp=np.datetime64("NaT")) -> must be an int, a str or a datetime with a zone
+kafkalog.read_table(d, start_timestamp=datetime.date(2026, 1, 1)) -> use start_timestamp="2026-01-01"
+kafkalog.open_buffer("abc") -> kafkalog.open(path) opens a file
+kafkalog.open_buffer(b"", topic_partition="orders-0") -> such as topic_partition=("orders", 0)
+kafkalog.write_table({"value": [b"a"]}, out, topic=["t"]) -> topic must be a str
+kafkalog.write_table({"value": 1}, out, topic="t") -> a list or an array for each column
+kafkalog.open(file).x -> .log' by its name
+kafkalog.trim(5, before_offset=1) -> path must be a str or a path, not 5
+kafkalog.sql(5, d) -> kafkalog.sql('select
+kafkalog.dump(d) -> orders-0/*.log
+kafkalog.open(p).segments[0].scan(5) -> scan takes nothing by position, and the others by name: topics=
+kafkalog.export(d, out / "x.csv", sep=";") -> pyarrow.csv.write_csv
+kafkalog.export(d, out / "x.csv", header=False) -> pyarrow.csv.write_csv
+kafkalog.read_table(d, sort="offset") -> sort_values()
+kafkalog.ls(d, sort="size") -> sort_values()
+kafkalog.verify(d, fix=True) -> kafkalog.salvage
+kafkalog.verify(d).partitions["orders", 0].ok or 1 / 0
+kafkalog.verify(d).partitions["order", 0] -> there are orders
+kafkalog.Finding("crc_mismatch").message -> use detail
+kafkalog.Finding("crc_mismatch").severity -> use damage
+kafkalog.ls(d)[0].start_offset -> use start
+"ViewColumn(15 values" in repr(kafkalog.read_numpy(d, binary_type=pa.binary_view()).key) or 1 / 0
 # arguments of methods
 kafkalog.scan(d).to_polars(lazy=True) -> to_polars().lazy()
 kafkalog.scan(d).to_batches(batch_size=5) -> kafkalog.scan(path, batch_size=...).to_batches()
@@ -917,7 +954,7 @@ def names(tmp_path_factory):
         (tmp_path / "00000000000000000000.log").mkdir()
         (tmp_path / "__cluster_metadata-0").mkdir()
         (tmp_path / "__cluster_metadata-0" / "00000000000000000222-0000000001.checkpoint").touch()
-        yield {**places, "kafkalog": kafkalog, "np": np, "pa": pa}
+        yield {**places, "kafkalog": kafkalog, "datetime": datetime, "np": np, "pa": pa}
 
 
 def guesses(text):

@@ -22,6 +22,7 @@ ORDER = (
     ("_kernels",),
     ("format", "functions", "text", "result_kinds"),
     ("words",),
+    ("argument_types",),
     ("calls",),
     ("html",),
     ("errors",),

@@ -81,6 +81,7 @@ from kafkalog.text import counted, offset_range
 
 _PRODUCER_ID_BLOCK: Final = 1000
 _FIRST_PORT: Final = 9092
+_MOST_NODES: Final = 1000
 _NODE: Final = re.compile(r"(?:(\d+)@)?(?:([^:@,\s]+)(?::(\d+))(?::(\d+))?)?")
 KEEP_CLUSTER_ID: Final = "keep"
 """The value of `cluster_id` that takes the id of the sources."""
@@ -268,7 +269,7 @@ def _target(output: str | os.PathLike[str] | None, paths: Sequence[str | os.Path
 
 def _layout(nodes: int | str | Sequence[str], image: str | None) -> list[Node]:
     given = [nodes] if isinstance(nodes, str) else nodes
-    texts = [""] * integer("nodes", given, 1) if isinstance(given, int) else list(given)
+    texts = [""] * integer("nodes", given, 1, _MOST_NODES) if isinstance(given, int) else list(given)
     found: list[Node] = []
     for number, text in enumerate(texts):
         following = found[-1].node_id + 1 if found else 1

@@ -12,7 +12,7 @@ from kafkalog.booting.images import IMAGES
 from kafkalog.booting.metadata_log import Node
 from kafkalog.booting.topics import KEPT, OFF, TopicPlan
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
-from kafkalog.html import PartsReport
+from kafkalog.html import PartsReport, ReportList
 from kafkalog.survey.next_steps import NextStep
 from kafkalog.survey.targets import TARGETS
 from kafkalog.text import counted, first_names
@@ -80,7 +80,7 @@ class BootReport(PartsReport):
     cluster_id: str
     nodes: list[BootNode] = field(default_factory=list)
     topics: list[TopicPlan] = field(default_factory=list)
-    partitions: list[BootPartition] = field(default_factory=list)
+    partitions: list[BootPartition] = field(default_factory=ReportList)
     metadata: str | None = None
     """The log dir whose metadata log was carried over; None if none survives."""
     metadata_doubt: str = ""

@@ -39,7 +39,7 @@ from kafkalog.survey.topics import compacted_by
 from kafkalog.system_topics.commits_file import json_rows, read_text
 from kafkalog.text import counted, first_names, number_ranges, offset_range
 
-Settings = Mapping[str, Mapping[str, str | int | float | None]]
+Settings = Mapping[str, Mapping[str, str | int | float | bool | None]]
 """Settings by topic or glob; None removes one."""
 RETENTION: Final = "retention"
 """The name that, with the value "as-was", keeps the old retention of a topic."""

@@ -115,7 +115,8 @@ def extend_schema(schema: pa.Schema, dtypes: Mapping[str, np.dtype[Any]]) -> pa.
 def check_binary_type(binary_type: pa.DataType | None) -> pa.DataType:
     """The type itself, `pa.binary()` for None. Raises ValueError for any other type than the three for bytes."""
     binary_type = pa.binary() if binary_type is None else binary_type
-    if binary_type not in (pa.binary(), pa.large_binary(), pa.binary_view()):
+    known = (pa.binary(), pa.large_binary(), pa.binary_view())
+    if not isinstance(binary_type, pa.DataType) or binary_type not in known:
         raise ValueError(f"binary_type must be pa.binary(), pa.large_binary() or pa.binary_view(), not {binary_type}")
     return binary_type
 

@@ -7,7 +7,7 @@ are not checked here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,6 +130,8 @@ def _open(data: Any) -> pa.RecordBatchReader:
 
 def _as_array(name: Any, values: Any) -> Any:
     """A column of a dict as an Arrow array; headers may be lists of (key, value) tuples."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"records have a list or an array for each column, and {name!r} is {values!r}")
     if isinstance(values, np.ndarray | list | tuple) and name == "headers":
         first = next((pair for headers in values if headers is not None for pair in headers), None)
         if isinstance(first, tuple):

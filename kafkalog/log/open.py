@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Never, NoReturn, TypedDict, Unpack
+from typing import Any, Final, Literal, Never, NoReturn, TypedDict, Unpack
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason
@@ -16,7 +16,7 @@ from kafkalog.log.lookups.timestamp_search import latest_timestamp
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import open_segment as open_file
-from kafkalog.parsing import TopicPatterns
+from kafkalog.parsing import TopicPatterns, check_partitions, integer
 from kafkalog.read_methods import with_remote_segments
 from kafkalog.storage.location import Place, kind_of, list_directory, parent_of, place_of
 from kafkalog.storage.memory import MemoryStore
@@ -30,24 +30,24 @@ class PlaceOfFiles(TypedDict, total=False):
 
     storage_options: Mapping[str, Any] | None
     tiered: str | os.PathLike[str] | None
-    tiered_keys: Mapping[str, Any] | None
+    tiered_keys: Mapping[str, str | bytes | os.PathLike[str]] | None
 
 
 class OpenOptions(PlaceOfFiles, total=False):
     """The keyword arguments of `open`."""
 
-    memory_map: bool | str
+    memory_map: bool | Literal["auto"]
     limits: Limits
 
 
 def open(
     path: Paths,
     *,
-    memory_map: bool | str = "auto",
+    memory_map: bool | Literal["auto"] = "auto",
     limits: Limits = DEFAULT_LIMITS,
     storage_options: Mapping[str, Any] | None = None,
     tiered: str | os.PathLike[str] | None = None,
-    tiered_keys: Mapping[str, Any] | None = None,
+    tiered_keys: Mapping[str, str | bytes | os.PathLike[str]] | None = None,
     **others: Never,
 ) -> Segment | Partition | LogDir:
     """Open a segment, a partition, or a log dir.
@@ -102,12 +102,6 @@ def open(
         if kind is not None:
             return open_file(location, memory_map=memory_map, limits=limits)
         raise missing_path(path)
-    if path is None or isinstance(path, (bytes, bytearray, memoryview)) or not isinstance(path, Sequence):
-        file = getattr(path, "name", None)
-        hint = f"; open {os.fspath(file)!r} by its name" if isinstance(file, (str, os.PathLike)) else ""
-        if isinstance(path, (bytes, bytearray, memoryview)):
-            hint = "; open_buffer opens the bytes of a .log that are in memory"
-        raise TypeError(f"a path must be a str or a path-like, or a list of them, not {type(path).__name__}{hint}")
     if not path:
         raise ValueError("no path given")
     return LogDir(path, memory_map=memory_map, limits=limits)
@@ -196,10 +190,14 @@ def open_buffer(
     >>> kafkalog.open_buffer(data).to_table(columns=["offset"]).num_rows
     120
     """
-    place: Any = MemoryStore(data, name).location
+    try:
+        place: Any = MemoryStore(data, name).location
+    except TypeError:
+        lead = "; kafkalog.open(path) opens a file" if isinstance(data, (str, os.PathLike)) else ""
+        raise TypeError(f"data must be bytes or another buffer, not {type(data).__name__}{lead}") from None
     segment = Segment(place, limits=limits, is_last=True)
     segment.topic_partition = None if topic_partition is None else kf.TopicPartition(*topic_partition)
-    segment.base_offset, segment.has_base_offset = base_offset, base_offset > 0
+    segment.base_offset, segment.has_base_offset = integer("base_offset", base_offset, 0), base_offset > 0
     return segment
 
 
@@ -255,18 +253,15 @@ def partitions_of(
     """
     if isinstance(opened, Segment):
         opened = Partition.of_segment(opened)
-    if isinstance(opened, Partition) and topics is None and partitions is None:
-        yield opened
+    if isinstance(opened, Partition):
+        if (topics is None and partitions is None) or _is_chosen(opened, TopicPatterns(topics), as_set(partitions)):
+            yield opened
         return
     patterns, numbered = TopicPatterns(topics), as_set(partitions)
 
     def is_wanted(key: kf.TopicPartition) -> bool:
         return patterns.wants(key.topic) and (numbered is None or key.partition in numbered)
 
-    if isinstance(opened, Partition):
-        if opened.topic_partition is not None and is_wanted(opened.topic_partition):
-            yield opened
-        return
     keys = [key for key in opened.select(topics, numbered, internal=internal) if among is None or key in among]
     openers: list[Callable[[], Partition]] = [partial(opened.__getitem__, key) for key in keys]
     for paths in opened.set_apart.values() if set_apart else ():
@@ -281,6 +276,15 @@ def partitions_of(
             yield open_partition()
         except KafkalogError as error:
             yield error
+
+
+def _is_chosen(partition: Partition, patterns: TopicPatterns, numbers: Collection[int] | None) -> bool:
+    """Whether a partition that was named is wanted by topic and number, too; raises for those that it is not of."""
+    keys = [] if partition.topic_partition is None else [partition.topic_partition]
+    patterns.check([key.topic for key in keys])
+    wanted = [key.partition for key in keys if patterns.wants(key.topic)]
+    check_partitions(numbers, wanted)
+    return bool(wanted)
 
 
 def latest_of(partitions: Iterable[Partition | KafkalogError]) -> int:

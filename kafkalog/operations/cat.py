@@ -53,7 +53,7 @@ def cat(path: Paths | Opened, *, tail: int | None = None, **options: Unpack[Scan
     1 b'...'
     """
     for name in ("columns", "extract", "binary_type"):
-        if options.get(name) is not None:
+        if name in options:
             raise TypeError(f"cat yields whole records and has no option {name!r}; scan has it")
     scan = Scan(path, columns=_COLUMNS, **options)  # type: ignore[misc]
     return _records(scan.to_batches() if tail is None else iter(scan.tail(tail).to_batches()))

@@ -470,6 +470,8 @@ def sql(
     """
     if isinstance(path, str) and " " in path and " " not in str(query):
         query, path = path, query  # as in the shell, in either order
+    if not isinstance(query, str):
+        raise TypeError(f"query must be SQL as text, not {query!r}: kafkalog.sql('select * from orders', path)")
     return QueryResult(Querying(path, on_decode_error=on_decode_error, **options), query)
 
 

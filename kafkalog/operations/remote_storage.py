@@ -8,7 +8,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, UNREADABLE, Finding, KafkalogError, Limits, Reason, SidecarError
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    UNREADABLE,
+    Finding,
+    KafkalogError,
+    Limits,
+    NotKafkaError,
+    Reason,
+    SidecarError,
+)
 from kafkalog.html import PartsReport
 from kafkalog.log.log_dir import LogDir
 from kafkalog.operations.verifying.verify import iter_verify, verify
@@ -105,7 +114,7 @@ def verify_tiered(
     *,
     topics: str | Sequence[str] | None = None,
     deep: bool = False,
-    keys: Mapping[str, Any] | None = None,
+    keys: Mapping[str, str | bytes | os.PathLike[str]] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> StorageReport:
@@ -342,7 +351,7 @@ def restore_tiered(
     log_dir: AnyPath | None = None,
     *,
     topics: str | Sequence[str] | None = None,
-    keys: Mapping[str, Any] | None = None,
+    keys: Mapping[str, str | bytes | os.PathLike[str]] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     limits: Limits = DEFAULT_LIMITS,
     progress: Callable[[int], object] = lambda n_bytes: None,
@@ -378,8 +387,11 @@ def restore_tiered(
     """
     place = tiered_location(log_dir, remote, keys=keys, storage_options=storage_options)
     opened = LogDir(place, limits=limits)
+    chosen = opened.select(topics, internal=topics is not None)
+    if not chosen:
+        raise NotKafkaError(Reason.NOT_KAFKA, "there are no partitions to restore", path=os.fspath(remote))
     with staged_directory(output) as staged:
-        findings = write_partitions(opened, opened.select(topics, internal=topics is not None), staged, progress)
+        findings = write_partitions(opened, chosen, staged, progress)
         if log_dir is not None:
             with staged.create(ORIGIN_NAME) as file:
                 file.write(encode_origin("tiered restore", [log_dir]))

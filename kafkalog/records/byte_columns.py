@@ -151,6 +151,10 @@ class _Strings(_RowsOf[bytes | None]):
 
     validity: npt.NDArray[np.bool_] | None
 
+    def __repr__(self) -> str:
+        size = counted(int(self.lengths.sum()), "byte")
+        return f"{type(self).__name__}({counted(len(self), 'value')}, {size}, {self.null_count} null)"
+
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
         """int64[n]: bytes of each value; 0 for null."""
@@ -267,7 +271,7 @@ class _Strings(_RowsOf[bytes | None]):
     __hash__ = object.__hash__  # a column is a key by its identity
 
 
-@dataclass(frozen=True, eq=False, slots=True, init=False)
+@dataclass(frozen=True, eq=False, slots=True, init=False, repr=False)
 class BinaryColumn(_Strings):
     """A column of byte strings, stored as offsets and bytes like Arrow's large_binary."""
 
@@ -329,9 +333,6 @@ class BinaryColumn(_Strings):
             has = "is null" if value is None else f"has {counted(len(value), 'byte')}"
             raise ValueError(f"row {row} {has}, and {wanted} has {wanted.itemsize}: select rows first")
         return self.data[self.offsets[0] : self.offsets[-1]].view(wanted)
-
-    def __repr__(self) -> str:
-        return f"BinaryColumn({counted(len(self), 'value')}, {counted(self.data.size, 'byte')}, {self.null_count} null)"
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
@@ -412,7 +413,7 @@ class BinaryColumn(_Strings):
         return cls(offsets, np.concatenate([part.data for part in parts]), _concatenate_validity(parts))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class ViewColumn(_Strings):
     """A column of byte strings as views into buffers, like Arrow's binary_view."""
 
@@ -500,7 +501,7 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
 
     ``headers["trace-id"]`` is the value of the last header of that name, null for a record without one. It raises
     KeyError if no record has one, so that a misspelt name is noticed; ``headers.get("trace-id")`` is null for all then.
-    Other indexes take rows.
+    In a window of `kafkalog.Scan.iter_numpy` use ``get``: other windows may have the header. Other indexes take rows.
     """
 
     offsets: npt.NDArray[np.int64]

@@ -34,6 +34,7 @@ from kafkalog.system_topics.groups import groups
 from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS
 from kafkalog.system_topics.transactions import transactions
 from kafkalog.text import counted, iso_seconds
+from kafkalog.values.schemas import SchemasOption
 
 FORMATS: Final = (".html", ".md", ".json")
 VERSION: Final = 1
@@ -167,7 +168,7 @@ def report(
     topics: str | Sequence[str] | None = None,
     config: str | os.PathLike[str] | None = None,
     decode: Mapping[str, Any] | None = None,
-    schemas: Any = None,
+    schemas: SchemasOption | None = None,
     schema_context: str | None = None,
     now: int | str | datetime | None = None,
     transaction_max_timeout_ms: int = TRANSACTION_MAX_TIMEOUT_MS,
@@ -253,7 +254,7 @@ def report(
     for more in (of_start, known.findings, found.findings):
         contents.add_findings(more, is_secondary=True)
     if decode:
-        options = {"schemas": schemas, "schema_context": schema_context, "topics": topics, "threads": threads}
+        options: Any = {"schemas": schemas, "schema_context": schema_context, "topics": topics, "threads": threads}
         contents.add_values(verify_values(log_dir, decode=decode, **options))
     contents.end()
     has_strays = bool(log_dir.set_apart["stray"])

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from kafkalog.errors import DEFAULT_LIMITS, Findings, Limits
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import partitions_of
+from kafkalog.log.open import Paths, partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.convert import convert
@@ -70,7 +70,7 @@ class Space(TablesResult):
 
 
 def space(
-    path: Any,
+    path: Paths | LogDir,
     *,
     topics: str | Sequence[str] | None = None,
     partitions: int | Sequence[int] | None = None,

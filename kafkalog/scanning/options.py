@@ -17,6 +17,7 @@ from kafkalog.errors import Limits, OnCorruption
 from kafkalog.log.open import PlaceOfFiles
 from kafkalog.parsing import Time, TopicPatterns, decoder_count, integer, one_of, parse_milliseconds
 from kafkalog.state.read_committed import IsolationLevel
+from kafkalog.values.schemas import SchemasOption
 from kafkalog.words import unknown_keyword
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class BatchOptions(PlaceOptions, total=False):
     """The keyword arguments of `batches`: those of `scan` that do not need records."""
 
     columns: Sequence[str] | None
-    memory_map: bool | str
+    memory_map: bool | Literal["auto"]
     limits: Limits | None
 
 
@@ -88,10 +89,10 @@ class ScanOptions(TaskOptions, FormatOptions, PlaceOfFiles, total=False):
     extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None
     threads: int | None
     batch_size: int | None
-    memory_map: bool | str
+    memory_map: bool | Literal["auto"]
     binary_type: pa.DataType | None
     decode: Mapping[str, Decode] | None
-    schemas: Any
+    schemas: SchemasOption | None
     schema_context: str | None
     limits: Limits | None
 
@@ -138,8 +139,6 @@ def _check_partitions(name: str, partitions: Any) -> list[int]:
 
 
 def _check_offsets(name: str, value: Any) -> int | dict[kf.TopicPartition, int]:
-    # offsets have 64 bits; the end is exclusive
-    least, most = -(2**63), 2**63 - (name != "end_offset")
     if isinstance(value, Mapping):
         offsets = {}
         for key, offset in value.items():
@@ -147,9 +146,20 @@ def _check_offsets(name: str, value: Any) -> int | dict[kf.TopicPartition, int]:
                 raise TypeError(
                     f"{name} must be an int, or a mapping of (topic, partition) to int; {key!r} is not a pair"
                 )
-            offsets[kf.TopicPartition(*key)] = integer(name, offset, least, most)
+            offsets[kf.TopicPartition(*key)] = _check_offset(name, offset)
         return offsets
-    return integer(name, value, least, most)
+    return _check_offset(name, value)
+
+
+def _check_offset(name: str, value: Any) -> int:
+    number = integer(name, value)
+    if name == "start_offset" and number < 0:
+        # -1 is the end of the log to Kafka, and its last record to kcat and to Python
+        raise ValueError(
+            f"{name} must be at least 0, not {number}: kafkalog.scan(path).tail({-number}) has the last records of"
+            " each partition"
+        )
+    return integer(name, number, 0, 2**63 - (name != "end_offset"))  # the end is exclusive
 
 
 def unknown_option(name: str) -> str:

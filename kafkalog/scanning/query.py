@@ -346,8 +346,6 @@ def check_columns(
     """Check that each column exists and is named once, and return the names; the default columns for None."""
     if columns is None:
         return tuple(default)
-    if isinstance(columns, str):
-        raise TypeError(f"columns must be a sequence of names, not a string; did you mean columns=[{columns!r}]?")
     names = tuple(columns)
     for name in names:
         if name in derived and name not in known:

@@ -37,6 +37,7 @@ from kafkalog.storage.location import AnyPath, Location, clean, is_public_option
 from kafkalog.storage.ranges import RangeSource
 from kafkalog.storage.source import Bytes, ByteSource, FileIdentity
 from kafkalog.storage.store import Entry, Store
+from kafkalog.text import near
 
 Options = Mapping[str, Any]
 
@@ -524,7 +525,16 @@ def _valid_options(root: str) -> Iterator[None]:
         yield
     except Exception as error:
         line = clean((str(error).strip().splitlines() or [""])[0])
-        raise ValueError(f"{clean(root)}: invalid storage options: {line}") from None
+        unknown = re.search(r"Configuration key: '(\w+)' is not valid", line)
+        close = near(unknown[1], _COMMON_OPTIONS) if unknown else None
+        meant = f"; did you mean {close!r}?" if close else ""
+        raise ValueError(f"{clean(root)}: invalid storage options: {line}{meant}") from None
+
+
+_COMMON_OPTIONS: Final = (
+    *("endpoint", "region", "access_key_id", "secret_access_key", "session_token", "skip_signature", "profile"),
+    *("allow_http", "timeout", "max_retries", "account_name", "account_key", "sas_key", "service_account"),
+)
 
 
 def _obstore_settings(root: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -134,7 +134,7 @@ class Group(Result):
 
     def __getattr__(self, name: str) -> Any:
         if name != "offsets" or self._committed is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return super().__getattr__(name)  # type: ignore[misc]
         committed, rows = self._committed
         self.offsets, self._committed = [GroupOffset(*row) for row in committed.rows(rows)], None
         return self.offsets

@@ -25,7 +25,7 @@ from kafkalog.storage.location import Location
 from kafkalog.storage.ranges import RangeSource
 from kafkalog.storage.source import BufferSource, Bytes, ByteSource
 
-Keys = Mapping[str, Any]
+Keys = Mapping[str, str | bytes | os.PathLike[str]]
 
 EPOCHS_SUFFIX: Final = ".leader_epoch_checkpoint"
 """That of a segment's leader epochs in remote storage."""

@@ -86,7 +86,7 @@ def _column_format(column: str, given: Any) -> ColumnFormat:
     known = [one.name for one in fields(ColumnFormat)]
     for name in given:
         if name not in known:
-            raise ValueError(f"decode[{column!r}] has no {name!r}; {hint(name, known)}")
+            raise ValueError(f"decode[{column!r}] has no {name!r}; {hint(str(name), known)}")
     name = given.get("format")
     if name not in FORMATS:
         raise ValueError(f"no format {name!r} to decode the {column} by; there are {', '.join(FORMATS)}")

@@ -44,6 +44,10 @@ class SchemaSource(Protocol):
         """A version of a subject."""
 
 
+SchemasOption = str | os.PathLike[str] | Mapping[Any, Any] | SchemaSource
+"""What `schemas=` names: a directory, a registry's URL, a mapping of id to schema, or a source itself."""
+
+
 class Chosen(NamedTuple):
     """The schema that a frame names."""
 

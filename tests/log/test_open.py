@@ -97,9 +97,9 @@ def test_opening_a_thousand_segments_opens_none_of_them(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("path", "error", "message"),
     [
-        (b"x", TypeError, "not bytes"),
-        (5, TypeError, "not int"),
-        (None, TypeError, "not NoneType"),
+        (b"x", TypeError, "not b'x'; open_buffer opens the bytes"),
+        (5, TypeError, "not 5"),
+        (None, TypeError, "not None"),
         ([], ValueError, "no path given"),
         ("/nonexistent/x", ReadError, "no such file or directory"),
         ("nope://bucket/x", ValueError, "^nope://bucket/x: "),
@@ -108,7 +108,7 @@ def test_opening_a_thousand_segments_opens_none_of_them(tmp_path, monkeypatch):
 )
 def test_what_is_no_path_is_refused(path, error, message):
     with pytest.raises(error, match=message):
-        open(path)
+        kafkalog.open(path)
 
 
 @pytest.mark.parametrize("options", [{"threads": 1}, {"threads": 2}, {"isolation_level": "read_committed"}])
@@ -178,7 +178,10 @@ def test_partitions_are_chosen_by_topic_and_number(log_dir):
     assert names(partitions_of(opened, among=among)) == ["p-multi-1"]
     one = open(log_dir / "p-multi-0")
     assert names(partitions_of(one)) == names(partitions_of(one, "p-multi", 0)) == ["p-multi-0"]
-    assert names(partitions_of(one, "other")) == names(partitions_of(one, partitions=1)) == []
+    for wanted in ({"topics": "other"}, {"partitions": 1}):
+        with pytest.raises(kafkalog.errors.UnknownNameError, match=r"no .* here; there are"):
+            names(partitions_of(one, **wanted))
+    assert names(partitions_of(one, "!p-multi")) == []
     assert names(partitions_of(open(log_dir / "p-multi-0" / NAME))) == ["p-multi-0"]
 
 

@@ -19,7 +19,7 @@ import kafkalog
         ({"partitions": 9}, "0, 1, 2"),
         ({"partitions": -1}, "0, 1, 2"),
         ({"topics": "p-txn", "partitions": 2}, "there are 0"),
-        ({"partitions": "0"}, "a list of numbers"),
+        ({"partitions": "0"}, "a list of int"),
         ({"partitions": ["0"]}, "int"),
         ({"start_offset": {("nope", 0): 3}}, "p-multi-0"),
         ({"end_offset": {"p-multi": 3}}, "(topic, partition)"),

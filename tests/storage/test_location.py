@@ -114,3 +114,9 @@ def test_a_token_of_azure_is_not_renamed_as_one_of_s3_is():
     url = "abfs://container@account.dfs.core.windows.net/log"
     assert "account" in str(kafkalog.location(url, storage_options={"token": "t"}))
     assert "log" in str(kafkalog.location("s3://bucket/log", storage_options={"key": "k", "secret": "s", "token": "t"}))
+
+
+def test_an_option_of_a_store_that_is_misspelt_is_named():
+    pytest.importorskip("obstore")
+    with pytest.raises(ValueError, match=r"'regin' is not valid .*did you mean 'region'"):
+        kafkalog.location("s3://bucket/x", storage_options={"regin": "eu-central-1"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -13,7 +12,6 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import ENCODING_HELP, Command, chosen
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import escape_controls
-from kafkalog.format import parse_partition_directory
 from kafkalog.protocol.framing import TOPIC_DECODERS
 
 if TYPE_CHECKING:
@@ -88,20 +86,12 @@ reading:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print files."""
-    from kafkalog.log.log_dir import missing_path
     from kafkalog.storage.files import size_of
-    from kafkalog.storage.location import kind_of
 
     args.paths += args.files or []
     if not args.paths:
         raise UsageError("expected at least one FILE")
     dump = _dump(args)
-    # before the first file is printed: a mistake in the last one would come late
-    for path in args.paths:
-        if (kind := kind_of(path)) == "directory":
-            raise UsageError(f"{path} is a directory; name files, such as {_files_in(path)}")
-        if kind is None:
-            raise missing_path(path)
     progress: Callable[[int], None] | None = None
     if sys.stderr.isatty() and not sys.stdout.isatty() and not args.quiet:
         console.start_progress(sum(map(size_of, args.paths)), "dump")
@@ -123,17 +113,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
             console.list(dump.mismatches())
         console.findings(dump.findings)
         console.unkept_findings(dump.n_damage - sum(finding.damage for finding in dump.findings))
-
-
-def _files_in(path: str) -> str:
-    """A pattern for the segments in a directory, or in the first partition of a log dir."""
-    from kafkalog.storage.listing import Listing
-    from kafkalog.storage.location import place_of
-
-    listing = Listing.or_empty(place_of(path))
-    partitions = [name for name in listing.directories if parse_partition_directory(name)]
-    # internal topics, whose names begin with _, last
-    return os.path.join(path, *sorted(partitions, key=lambda name: name.startswith("_"))[:1], "*.log")
 
 
 def _dump(args: argparse.Namespace) -> Dump:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 from kafkalog import format as kf
 from kafkalog.errors import (
@@ -50,6 +50,7 @@ from kafkalog.storage.atomic import check_free
 from kafkalog.storage.output_paths import check_outside, named_partition
 from kafkalog.storage.staging import staged_directory
 from kafkalog.text import NO_PARTITION_MATCHES
+from kafkalog.values.schemas import SchemasOption
 
 if TYPE_CHECKING:
     from kafkalog.values.options import Decode
@@ -72,7 +73,7 @@ def convert(
     redact_where: Filters | None = None,
     redact_secret: bytes | str | None = None,
     decode: Mapping[str, Decode] | None = None,
-    schemas: Any = None,
+    schemas: SchemasOption | None = None,
     schema_context: str | None = None,
     compression: str | Compression | None = None,
     compression_level: int | None = None,

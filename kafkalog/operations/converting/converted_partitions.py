@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Loss
-from kafkalog.html import JsonFields, PartsReport
+from kafkalog.html import JsonFields, PartsReport, ReportList
 from kafkalog.operations.converting.rewrite import Counts
 from kafkalog.text import counted
 
@@ -57,7 +57,7 @@ class ConvertedPartition(JsonFields):
 class ConversionReport(PartsReport):
     """What `kafkalog.convert` did."""
 
-    partitions: list[ConvertedPartition] = field(default_factory=list)
+    partitions: list[ConvertedPartition] = field(default_factory=ReportList)
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
     """Damage that was skipped or that ended a partition, and remarks."""
     is_written: bool = False

@@ -16,6 +16,7 @@ from typing import Any, Final, Unpack
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError
+from kafkalog.log.log_dir import missing_path
 from kafkalog.log.segment import is_last_segment
 from kafkalog.operations.dumping.dump_text import text_of_log, title
 from kafkalog.operations.dumping.files import absolute, as_file, open_file, suffix_of
@@ -31,7 +32,8 @@ from kafkalog.operations.dumping.sidecars import (
     read_transaction_index,
 )
 from kafkalog.storage.files import size_of
-from kafkalog.storage.location import AnyPath, place_of, plain
+from kafkalog.storage.listing import Listing
+from kafkalog.storage.location import AnyPath, kind_of, place_of, plain
 from kafkalog.text import counted
 
 __all__ = ["DECODERS", "DIALECTS", "Dump", "DumpOptions", "dump"]
@@ -213,5 +215,22 @@ def dump(paths: Pathish | Iterable[Pathish], **options: Unpack[DumpKeywords]) ->
     >>> print(lines[1])
     version: 0 producerId: 2 firstOffset: 20 lastOffset: 31 lastStableOffset: 16
     """
-    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    return Dump([plain(path) for path in several], DumpOptions(**options))
+    checked = DumpOptions(**options)
+    several = [plain(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    if not several:
+        raise ValueError("no path given")
+    for path in several:
+        # before the first file is read: a mistake in the last one would come late
+        if (kind := kind_of(path)) == "directory":
+            raise ValueError(f"{path} is a directory; name files, such as {_files_in(path)}")
+        if kind is None:
+            raise missing_path(path)
+    return Dump(several, checked)
+
+
+def _files_in(path: AnyPath) -> str:
+    """A pattern for the segments in a directory, or in the first partition of a log dir."""
+    listing = Listing.or_empty(place_of(path))
+    partitions = [name for name in listing.directories if kf.parse_partition_directory(name)]
+    # internal topics, whose names begin with _, last
+    return os.path.join(path, *sorted(partitions, key=lambda name: name.startswith("_"))[:1], "*.log")

@@ -42,7 +42,7 @@ def reindex(
     partitions: Iterable[int] | int | None = None,
     threads: int = 1,
     dry_run: bool = False,
-    now: int | datetime | None = None,
+    now: int | str | datetime | None = None,
     progress: Callable[[int], object] = lambda n_bytes: None,
     on_file: Callable[[RebuiltFile], object] = lambda file: None,
     limits: Limits = DEFAULT_LIMITS,
@@ -157,9 +157,10 @@ def check_options(
     kinds: Iterable[str], *, output: object, in_place: bool, backup: bool | None, damaged: str, dry_run: bool
 ) -> frozenset[str]:
     """Return the kinds to rebuild; raises ValueError if an option is invalid or options contradict each other."""
-    wanted = frozenset([kinds] if isinstance(kinds, str) else kinds)
-    if unknown := sorted(wanted - set(KINDS)):
-        raise ValueError(f"no kind {unknown[0]!r}; there are {', '.join(KINDS)}")
+    wanted = [kinds] if isinstance(kinds, str) or not isinstance(kinds, Iterable) else [*kinds]
+    for kind in wanted:
+        if kind not in KINDS:
+            raise ValueError(f"no kind {kind!r}; there are {', '.join(KINDS)}")
     if not wanted:
         raise ValueError("no kinds: nothing to rebuild")
     if in_place + (output is not None) != 1 and not (dry_run and not in_place and output is None):
@@ -167,4 +168,4 @@ def check_options(
     if backup and not in_place:
         raise ValueError("backup=True goes with in_place=True")
     one_of("damaged", damaged, get_args(Damaged))
-    return wanted
+    return frozenset(wanted)

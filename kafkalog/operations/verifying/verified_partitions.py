@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, FindingList, Loss
-from kafkalog.html import JsonFields
+from kafkalog.html import JsonFields, ReportList
 from kafkalog.operations.verifying.values import VerifiedValues
 from kafkalog.state.transactions import TransactionEpochs
 from kafkalog.survey.evidence import SegmentContents
@@ -84,7 +84,7 @@ class Verification(PartitionsReport, JsonFields):
     _json_properties = ("ok", "findings")
     _json_without = ("own_findings",)
 
-    partitions: list[VerifiedPartition] = field(default_factory=list)
+    partitions: list[VerifiedPartition] = field(default_factory=ReportList)
     own_findings: list[Finding] = field(default_factory=list)
     """Issues of the log dirs themselves; `findings` has those of the partitions, too."""
     values: list[VerifiedValues] = field(default_factory=list)

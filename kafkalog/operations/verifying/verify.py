@@ -38,6 +38,7 @@ from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.startup_root import root_problems
 from kafkalog.system_topics.coordinator_load import load_failure
 from kafkalog.values.options import Decode
+from kafkalog.values.schemas import SchemasOption
 
 _AHEAD: Final = 2
 _TICK: Final = 0.1
@@ -63,7 +64,7 @@ def verify(
     path: Subject,
     *,
     decode: Mapping[str, Decode] | None = None,
-    schemas: Any = None,
+    schemas: SchemasOption | None = None,
     schema_context: str | None = None,
     **options: Unpack[VerifyOptions],
 ) -> Verification:

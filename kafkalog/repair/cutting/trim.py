@@ -38,7 +38,7 @@ def trim(
     config: str | os.PathLike[str] | None = None,
     metadata: str | os.PathLike[str] | None = None,
     topics: str | Sequence[str] | None = None,
-    now: int | datetime | None = None,
+    now: int | str | datetime | None = None,
     output: str | os.PathLike[str] | None = None,
     in_place: bool = False,
     backup: str | os.PathLike[str] | None = None,

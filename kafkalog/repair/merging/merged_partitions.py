@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kafkalog.html import ReportList
 from kafkalog.repair.rescue.plan import Comparison, LogPlan, RescuePlan
 from kafkalog.repair.rescue.replica import Replica, runs
 from kafkalog.repair.salvaging.salvaged_partitions import CopyReport
@@ -105,7 +106,7 @@ class MergeReport(CopyReport):
     compaction seems to have removed from the base, and batches that cannot be decoded.
     """
 
-    partitions: list[MergedPartition] = field(default_factory=list)
+    partitions: list[MergedPartition] = field(default_factory=ReportList)
 
     def __repr__(self) -> str:
         n_missing = sum(len(partition.missing) for partition in self.partitions)

@@ -83,7 +83,7 @@ def preflight(
     metadata: str | os.PathLike[str] | None = None,
     config: str | os.PathLike[str] | None = None,
     release: str | None = None,
-    now: int | datetime | None = None,
+    now: int | str | datetime | None = None,
     threads: int | None = None,
     on_start: Callable[[int], object] = lambda n_bytes: None,
     progress: Callable[[int], object] = lambda n_bytes: None,

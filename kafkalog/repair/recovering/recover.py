@@ -59,7 +59,7 @@ def recover(
     metadata: str | os.PathLike[str] | None = None,
     index_interval_bytes: int | None = None,
     threads: int | None = None,
-    now: int | datetime | None = None,
+    now: int | str | datetime | None = None,
     stage_in: str | os.PathLike[str] | None = None,
     on_start: Callable[[int], object] = lambda n_bytes: None,
     progress: Callable[[int], object] = lambda n_bytes: None,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings, Reason
-from kafkalog.html import JsonFields
+from kafkalog.html import JsonFields, ReportList
 from kafkalog.survey.losses import PartitionsReport
 from kafkalog.survey.next_steps import NextStep, are_set_apart, boot_step, is_stray, log_dirs_of, needs_boot
 from kafkalog.survey.startup import VERDICTS, PartitionPlan, Verdict
@@ -20,7 +20,7 @@ class RecoveryReport(PartitionsReport, JsonFields):
 
     _json_properties: ClassVar[tuple[str, ...]] = ("n_bytes_lost", "is_clean", "next")
 
-    partitions: list[PartitionPlan] = field(default_factory=list)
+    partitions: list[PartitionPlan] = field(default_factory=ReportList)
     checkpoints: list[str] = field(default_factory=list)
     """Files of the log dir itself that were written, the clean-shutdown marker among them."""
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
@@ -103,7 +103,7 @@ class Preflight(PartitionsReport, JsonFields):
     """Whether the broker takes all log dirs for cleanly shut down."""
     is_kraft: bool = True
     """Whether they are of a broker without ZooKeeper. Strays of others are remarks: Kafka 4.x alone renames them."""
-    partitions: list[PartitionPlan] = field(default_factory=list)
+    partitions: list[PartitionPlan] = field(default_factory=ReportList)
     problems: list[StartProblem] = field(default_factory=list)
     """Files with which the broker does not start, except for the contents of partitions."""
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))

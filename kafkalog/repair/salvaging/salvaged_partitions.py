@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkalog.errors import DEFAULT_LIMITS, LIMIT_NAMES, Certainty, Finding, Findings, Reason
-from kafkalog.html import JsonFields, PartsReport
+from kafkalog.html import JsonFields, PartsReport, ReportList
 from kafkalog.storage.location import is_url
 from kafkalog.survey.losses import Lost, PartitionsReport, records_lost
 from kafkalog.survey.next_steps import NextStep, boot_step, needs_boot
@@ -199,7 +199,7 @@ class CopyReport(PartsReport, JsonFields):
 class SalvageReport(CopyReport, PartitionsReport):
     """What `salvage` kept and lost. There are findings about holes, and about batches kept that cannot be decoded."""
 
-    partitions: list[SalvagedPartition] = field(default_factory=list)
+    partitions: list[SalvagedPartition] = field(default_factory=ReportList)
 
     def __repr__(self) -> str:
         kept, lost = self.total("n_batches_kept"), self.total("n_bytes_lost")

@@ -64,7 +64,7 @@ def reindex(
     topics: Iterable[str] | None = None,
     partitions: Iterable[int] | None = None,
     dry_run: bool = False,
-    now: int | datetime | None = None,
+    now: int | str | datetime | None = None,
     task_bytes: int = 4 * TASK_BYTES,
     limits: Limits = DEFAULT_LIMITS,
 ) -> DataFrame:
