@@ -77,7 +77,7 @@ _VARKEYWORDS: Final = 8
 """Flags of code, as in `inspect`."""
 
 
-class _Names(dict[str, Any]):
+class _AnnotationNames(dict[str, Any]):
     """Names in annotations. Those that are imported for type checkers alone stand for anything."""
 
     def __missing__(self, name: str) -> Any:
@@ -97,7 +97,7 @@ def _hint_of(function: FunctionType, name: str) -> Any:
     if hint is None:
         return Any
     try:
-        return get_type_hints(SimpleNamespace(__annotations__={name: hint}), scope, _Names(scope))[name]
+        return get_type_hints(SimpleNamespace(__annotations__={name: hint}), scope, _AnnotationNames(scope))[name]
     except (AttributeError, NameError, TypeError):  # a type of a library that is imported only to check types
         return Any
 
