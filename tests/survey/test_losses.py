@@ -682,3 +682,20 @@ def test_only_damage_that_reaches_past_the_last_batch_hides_the_end(first, last,
     )
     contents = SegmentContents("log", 0, 9, 100, findings=[finding], has_gaps=None)
     assert contents.hides_end == hides
+
+
+def test_a_marker_that_had_the_only_offset_was_no_record():
+    damaged = Finding(Reason.CRC_MISMATCH, "damaged", "t-0/0.log", 5, base_offset=10, n_markers=1)
+    for last, n_records in ((10, 0), (11, 2)):
+        end = Finding(Reason.LOG_END_MISSING, "gone", "t-0", base_offset=10, last_offset=last, n_records=last - 9)
+        assert [(one.n_records, one.end_offset) for one in losses_of([damaged, end])] == [(n_records, last + 1)]
+
+
+def test_the_index_of_a_segment_that_was_merged_proves_nothing_up_to_the_last_offset(tmp_path):
+    with kafkalog.PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append({"value": [b"v"] * 10})
+    for base, is_lost in ((5, False), (9, False), (10, True)):
+        index = tmp_path / "t-0" / f"{base:020d}.index"
+        index.write_bytes((1).to_bytes(4) + (100).to_bytes(4))
+        assert bool(damage(tmp_path / "t-0")) is is_lost, base
+        index.unlink()
