@@ -118,6 +118,9 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _PUBLIC_MODULES:
         return importlib.import_module(f"kafkalog.{name}")
+    if name == "comparing":
+        importlib.import_module("kafkalog.comparing.content")
+        return sys.modules["kafkalog.comparing"]
     if name == "column_arrays":  # for methods of records
         return importlib.import_module("kafkalog.interchange.column_arrays")
     if name[:1].isupper():

@@ -22,7 +22,7 @@ MOST: Final = 2**63
 _CHECKED_BELOW: Final = frozenset(
     {
         *("self", "cls", "drop", "extract", "filters", "redact_where", "where"),
-        *("sql.query", "export.output", "load.inputs", "reindex.kinds"),
+        *("sql.query", "export.output", "load.inputs", "reindex.kinds", "build.batches", "check.batches"),
         *("Limits.__init__()", "LogConfig.__init__()"),
     }
 )

@@ -92,7 +92,8 @@ repair fix heal fsck-repair reparieren \
     | verify(path), whose next is the way to a log that a broker serves
 rescue > kafkalog salvage PATH -o DIR | salvage(path, output)
 carve photorec testdisk extundelete unrm recover-deleted > kafkalog undelete IMAGE -o DIR | undelete(image, output)
-restore restore-tiered wiederherstellen > kafkalog tiered restore URL -o DIR, or kafkalog boot PATH -o DIR \
+restore restore-tiered wiederherstellen > kafkalog tiered restore URL -o DIR, or kafkalog boot PATH -o DIR, or \
+    kafkalog load FILE -o DIR --topic TOPIC for an exported table \
     | restore_tiered(remote, output), or boot(path, output)
 restore-to restore-at point-in-time pitr rewind time-travel \
     > kafkalog export PATH --end-timestamp TIME -o FILE.parquet, then kafkalog load FILE.parquet -o DIR --topic TOPIC \
@@ -127,8 +128,10 @@ concat concatenate > kafkalog merge REPLICA REPLICA -o DIR \
 groups-list group members member list-groups consumers describe-groups share-groups streams-groups \
     > kafkalog groups PATH --members | groups(path)
 txn txns transaction hanging find-hanging > kafkalog transactions PATH | transactions(path)
-config configs settings acls users quotas brokers cluster metadata-shell metadata-quorum features get-cluster-id \
+config configs settings quotas brokers cluster metadata-shell metadata-quorum features get-cluster-id \
     topic-configs > kafkalog metadata PATH | metadata(path)
+acls acl list-acls > kafkalog metadata PATH --show acls | metadata(path)
+users scram > kafkalog metadata PATH --show scram,quotas | metadata(path)
 under-replicated under-replicated-partitions unavailable offline isr replicas leaders assignment assignments \
     > kafkalog metadata PATH --show partitions | metadata(path)
 producer-ids producer > kafkalog producers PATH | producers(path)
@@ -177,8 +180,10 @@ replay mirror replicate install deploy inject > kafkalog load FILE -o LOG_DIR --
     | load(file, output, install=True)
 split rotate roll segment resize > kafkalog convert PATH -o DIR --segment-bytes 100M | convert(path, output, config=...)
 tar zip archive > kafkalog export PATH -o DIR, or tar -c PATH: files are read as they are | export(path, output)
-mv rename rename-topic > kafkalog cat PATH --json, and kafkalog load FILE -o DIR --topic NAME \
-    | load(file, output, topic=name)
+mv move relocate > kafkalog salvage PATH -o DIR (verified), or cp -a while no broker runs there \
+    | salvage(path, output), or boot(path, output) for a broker
+rename rename-topic > kafkalog export PATH --isolation-level read_committed -o FILE.parquet, then kafkalog load \
+    FILE.parquet -o DIR --topic NAME | load(file, output, topic=name) of what export(path, file) wrote
 kafka client kafka-client admin-client admin > kafkalog ls PATH | open(path)
 reassign-partitions reassign preferred-replica-election alter-partitions create alter > kafkalog metadata PATH; a \
     running cluster is changed by Kafka's own scripts | metadata(path)
@@ -229,6 +234,8 @@ level compresslevel compress_level = compression_level
 buffering compression_level = compression
 exclude exclude_topics exclude_topic ignore skip_topics except_topics without = \
     topics > topics=["!orders"] to leave a topic out, or filters="topic != 'orders'"
+partition_by partition_key shard_by = partitioner > partitions=N alone: records go by their keys, as Kafka's \
+    partitioner has it; partitioner= names others
 key key_column key_col id_column value_column value_col message_key = \
     partitioner > columns={"key": "id"}, with value_format="json" for the other columns
 sep delimiter delim quotechar quoting header line_terminator na_rep = \
@@ -237,6 +244,7 @@ sort sort_by order_by orderby = > to_pandas() of the result and its sort_values(
     kafkalog.sql("select ... order by ...", path)
 fix repair heal autofix = indexes_only > the result's next, which is the way to a log that a broker serves: \
     kafkalog.reindex, kafkalog.salvage or kafkalog.boot
+headers header = header_columns > a column headers of the table: for each record a list of {"key": "a", "value": b"1"}
 headers header header_columns = \
     filters > columns=["headers.name"] for a table, or kafkalog.read_numpy(path).headers["name"]
 key grep = filters > filters="key == abc"
@@ -244,7 +252,7 @@ mode overwrite append if_exists exist_ok force replace = \
     partitioner > another path or topic: partitions that exist are never changed
 lazy = > to_polars().lazy(), or polars.scan_pyarrow_dataset(kafkalog.dataset(path)), which reads what is needed
 nthreads = threads
-filter query condition predicate where expression = filters
+filter query condition predicate where expression keep = filters
 filter predicate query = drop
 n nrows n_rows num_rows rows head max_records max_messages count take top row_limit = limit
 usecols fields select cols column projection names = columns
@@ -255,7 +263,9 @@ filesystem fs endpoint_url endpoint region credentials client = storage_options
 remote remote_storage tier = tiered
 value_deserializer value_type format fmt deserializer = value_format
 key_deserializer key_type = key_format
-registry schema schema_registry schema_registry_url = schemas
+registry schema_registry schema_registry_url = schemas
+schema value_schema key_schema avro_schema schema_file avsc = \
+    decode > decode={"value": {"format": "avro", "schema": "order.avsc"}}, or schemas= for a registry
 out dest destination dst target to path output_path filename = output
 dryrun simulate preview = dry_run
 group group_id consumer_group = groups
@@ -296,6 +306,8 @@ _ATTRIBUTES: Final = (
     "\n".join(f"{end} {end}_offset {words} = log_{end}_offset" for end, words in _LOG_ENDS.items())
     + "".join(f"\n{end}_offset log_{end}_offset {words} = {end}" for end, words in _LOG_ENDS.items())
     + """
+metadata file_metadata = kafkalog.ls(path) for sizes and numbers of records, or kafkalog.metadata(path) for the topics \
+    of KRaft
 end_offsets beginning_offsets earliest latest watermarks get_watermark_offsets = kafkalog.ls(path)
 filter where query loc iloc = kafkalog.scan(..., filters="key == abc"), or where=function
 select project with_columns drop rename = kafkalog.scan(..., columns=["offset", "key"])
@@ -341,6 +353,7 @@ topic = kafkalog.scan(..., topics="orders")
 partitions topic_partitions keys items = set_apart > kafkalog.ls(path).to_pandas() for a table, list(log_dir), or \
     log_dir[topic, number]
 partitions items rows entries elements values = noun > list(result), or result[topic, number]
+hanging_transactions transactions open_transactions hanging = kafkalog.transactions(path)
 lag groups consumer_groups committed = kafkalog.groups(path)
 offsets = to_table(columns=["offset"])["offset"]
 as_dict to_json_dict json asdict dict model_dump = to_dict()
@@ -368,6 +381,7 @@ astype to_int frombuffer as_array decode str = as_dtype(">i8") for values of one
 search find bisect searchsorted get_position = lookup([...])
 save savez to_npz write to_file dump = to_arrays > np.savez(file, **records.to_arrays())
 save write to_file dump = tofile(path)
+write write_table write_batch write_batches write_records add put send produce insert extend = append(table)
 to_html save_html render save show open = write("report.html")
 head first = slice(0, 10), or records[:10]
 tail last = take(range(-10, 0)), or records[-10:]
@@ -612,6 +626,15 @@ compress = kafkalog.codec.encode(records, compression="zstd") for records, pyarr
 decompress = kafkalog.codec.decode(data) for records, pyarrow.decompress for other bytes, or \
     kafkalog.convert(path, output, compression="none") for a log
 json_normalize from_json parse_json = kafkalog.read_table(path, value_format="json")
+compare compare_content content_diff = kafkalog.diff(a, b) for replicas of a partition, or \
+    kafkalog.comparing.content.compare(a, b) for the records of log dirs
+read_schema = kafkalog.scan(path).schema for the columns, or kafkalog.schemas(path) for those of a registry
+read_metadata = kafkalog.ls(path) for sizes and numbers of records, or kafkalog.metadata(path) for the topics of KRaft
+scan_polars lazyframe scan_lazy read_lazy = polars.scan_pyarrow_dataset(kafkalog.dataset(path)), which is lazy, or \
+    kafkalog.read_polars(path)
+file h5file hdffile = kafkalog.open_log_dir(path)["orders", 0] for a partition, or kafkalog.ls(path) for a list
+writer logwriter topicwriter segmentwriter = kafkalog.PartitionWriter("DIR/orders-0") for a partition, whose \
+    append(table) writes, or kafkalog.write_table(table, path, topic=name) for one table
 """
 """Names that are tried in Python alone, ``=`` and what to call."""
 

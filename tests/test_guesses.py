@@ -96,7 +96,17 @@ kafkalog.open(d)[0] -> there are orders-0, orders-changelog-0, payments-0
 kafkalog.read_log -> kafkalog.read_table
 kafkalog.read_kafka -> kafkalog.read_table
 kafkalog.scan_log -> kafkalog.read_table
-kafkalog.scan_polars -> kafkalog.read_polars
+kafkalog.scan_polars -> polars.scan_pyarrow_dataset(kafkalog.dataset(path))
+kafkalog.compare(d, d) -> kafkalog.comparing.content.compare(a, b)
+kafkalog.read_table(p, value_format="avro", value_schema={}) -> {"format": "avro", "schema": "order.avsc"}
+kafkalog.write_table({"value": [b"a"]}, out, topic="t", partitions=3, partition_by="key") -> records go by their keys
+kafkalog.write_table({"value": [b"a"]}, out, topic="t", headers={"a": b"1"}) -> a column headers
+kafkalog.Writer(p) -> whose append(table) writes
+kafkalog.read_schema(p) -> kafkalog.scan(path).schema
+kafkalog.read_metadata(p) -> kafkalog.ls(path)
+kafkalog.open(p).metadata -> kafkalog.ls(path)
+kafkalog.File(p) -> kafkalog.open_log_dir(path)["orders", 0]
+kafkalog.LogWriter(p, topic="t") -> kafkalog.PartitionWriter
 kafkalog.to_polars -> kafkalog.read_polars
 kafkalog.read_parquet -> kafkalog.load
 kafkalog.to_parquet -> kafkalog.export
@@ -629,7 +639,9 @@ kafkalog rg k D -> --filter 'key == k'
 kafkalog df D -> kafkalog space
 kafkalog rewind P -> --start-offset
 kafkalog lint D -> kafkalog verify
-kafkalog mv D X -> kafkalog load
+kafkalog mv D X -> kafkalog salvage
+kafkalog rename-topic D X -> --isolation-level read_committed -o FILE.parquet, then kafkalog load
+kafkalog acls D -> --show acls
 kafkalog man cat
 kafkalog cat P --csv -> kafkalog export
 kafkalog cat P --sort offset -> order by
@@ -715,6 +727,12 @@ kafkalog cat D -t orders -r --slurp -> --columns value
 kafkalog cat D -t orders 'offset > 3' -> --filter 'offset > 3'
 kafkalog cat D -t orders 'select 1' -> kafkalog sql 'select 1'
 kafkalog rg -i ERROR D -> --filter "value matches '(?i)ERROR'"
+kafkalog grep -i -c foo D -> kafkalog export PATH --dry-run --filter "value matches '(?i)foo'"
+kafkalog grep -c foo D -> kafkalog export PATH --dry-run --filter 'key == foo'
+kafkalog stat --batches D -> kafkalog batches PATH
+kafkalog groups D --lag --sort lag --reverse -> sort_by(.lag)
+kafkalog undelete disk.img --topic T -o s84 -> kafkalog undelete disk.img -o s84
+kafkalog restore out.parquet -o back3 --topic t -> kafkalog load out.parquet -o back3 --topic t
 kafkalog grep -v foo D -t orders -> -t orders --filter 'key != foo'
 kafkalog grep -vi foo D -> "not value matches '(?i)foo'"
 kafkalog grep -e foo -e bar D -> value matches 'foo|bar'
@@ -853,6 +871,8 @@ kafkalog metadata D --topics -> kafkalog metadata PATH --show topics
 kafkalog delete-topic D orders -> kafkalog salvage PATH -o DIR -T orders
 # verbs after a noun
 kafkalog transactions find-hanging D
+kafkalog transactions D find-hanging
+kafkalog groups D list
 kafkalog groups list D
 kafkalog topic list D -> kafkalog ls PATH
 kafkalog topic consume orders D -n 2 -> kafkalog cat PATH -t orders -n 2

@@ -65,12 +65,14 @@ def translated(argv: Sequence[str], known: Collection[str]) -> list[str]:
 
 
 def without_verb(argv: Sequence[str]) -> list[str]:
-    """A command line without a verb after a command that lists, unless that is a path or a topic."""
-    command, verb = argv[0], plain(argv[1])
+    """A command line without a verb next to a command that lists, or after its path, unless it is a path."""
+    command, words = argv[0], argv[1:]
     verbs = {*_VERBS, *LISTING_VERBS, *_OWN_VERBS.get(command, "").split()}
-    if command not in LISTS or verb not in verbs or is_path(argv[1]) or len(argv) == 2:
-        return [*argv]
-    return [command, *argv[2:]]
+    places = [1] if len(words) == 1 or not is_path(words[0]) else [1, 2]
+    for at in places:
+        if command in LISTS and len(words) > 1 and plain(argv[at]) in verbs and not is_path(argv[at]):
+            return [*argv[:at], *argv[at + 1 :]]
+    return [*argv]
 
 
 _OWN_VERBS: Final = {
@@ -113,6 +115,8 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> Advice:
             others = [argv[0], *(word for word in rest if word != later[0])]
             return Advice(f"a command comes first: {LINE}", translated([later[0], *others], known))
         return Advice(FIRST.replace("PATH", shlex.quote(argv[0])))
+    if own := _own_as_option(rest, known):
+        return Advice(f"use {LINE}", own)
     lead = _of_noun_and_verb(name, rest, known) or lead
     if lead is None:
         meant = name if name in known else near(name, known) or near(name, commands(), 0.9)
@@ -124,6 +128,12 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> Advice:
             return Advice(f"did you mean {LINE}?", [str(meant or found), *rest], f"kafkalog {meant or found}")
         lead = found
     return _advice_of(lead, _without_verb(rest, lead, known))
+
+
+def _own_as_option(words: Sequence[str], known: Collection[str]) -> list[str]:
+    """The command line of a command that was typed as an option, as in ``stat --batches``; empty if none was."""
+    own = [word for word in words if word.startswith("--") and word[2:] in known]
+    return [own[0][2:], *(word for word in words if word != own[0])] if own else []
 
 
 def _of_record(word: str) -> list[str]:
@@ -281,11 +291,15 @@ def _searched(line: str, typed: Sequence[str]) -> str:
         return line
     flags = "".join(flag for flag in typed if re.fullmatch(r"-[a-zA-Z]+|--(?:invert-match|ignore-case)", flag))
     words = [word for word in arguments(typed)[0] if re.fullmatch(r"[\w.:-]+", word) and not is_path(word)]
+    is_counted = re.search(r"-[a-zA-Z]*c", flags) is not None
     negated = "not " if re.search(r"-\w*v", flags) else ""
     folded = "(?i)" if re.search(r"-\w*i(?!nv)", flags) else ""
     if folded or len(words) > 1:
-        return f"kafkalog cat PATH --filter \"{negated}value matches '{folded}{'|'.join(words) or 'WORD'}'\""
-    return "kafkalog cat PATH --filter 'key != WORD' (or 'not value contains WORD')" if negated else line
+        line = f"kafkalog cat PATH --filter \"{negated}value matches '{folded}{'|'.join(words) or 'WORD'}'\""
+    elif negated:
+        line = "kafkalog cat PATH --filter 'key != WORD' (or 'not value contains WORD')"
+    # an export without an output counts
+    return line.replace("kafkalog cat PATH", "kafkalog export PATH --dry-run") if is_counted else line
 
 
 FIRST: Final = "a command comes first: kafkalog ls PATH, kafkalog cat PATH, kafkalog report PATH"
@@ -342,9 +356,17 @@ def filled(line: str, typed: Sequence[str]) -> str:
     elif words:
         line = line.replace("WORD", words[0])
     line = _with_topics(line, [*dict.fromkeys(topics)])
+    return _with_paths(line, paths)
+
+
+def _with_paths(line: str, paths: Sequence[str]) -> str:
+    """A line with all the paths that were typed, or with the first one for a command that takes one."""
+    if len(paths) > 1 and not re.search(rf"kafkalog (?:{_OF_ONE_PATH}) PATH", line):
+        return line.replace("PATH", shown(paths))
     return line.replace("PATH", shlex.quote(_read_by(line, paths[0]))) if paths else line
 
 
+_OF_ONE_PATH: Final = "compact|diff|metadata|recover|tiered|trim|truncate"
 _WITH_TOPICS: Final = "batches|cat|convert|export|lookup|ls|report|space|verify"
 
 

@@ -83,7 +83,8 @@ _OPTIONS: Final = r"""
     --json for whole values, or COLUMNS=N kafkalog ... for a width
 --tz --timezone --time-zone --local-time --local --utc | --json | leave it out: times are UTC; --json has milliseconds
 --level | --compression-level | --compression zstd --compression-level VALUE
---rename --new-name --topic | convert | kafkalog cat PATH --json, and kafkalog load FILE -o DIR --topic NAME
+--rename --new-name --topic | convert | kafkalog export PATH --isolation-level read_committed -o FILE.parquet, then \
+    kafkalog load FILE.parquet -o DIR --topic NAME
 --csv --parquet --json-lines --arrow --jsonl --ndjson --from --source | load | pass PATH without an option
 --sep --separator --delimiter --delim -d --quote --quotechar | load
     | leave it out: the delimiter is found in the first line: comma, semicolon, tab or pipe
@@ -119,6 +120,7 @@ _OPTIONS: Final = r"""
 --stat --numstat --shortstat --count | diff | --content
 --summary --brief --unified -u | diff | leave it out: the first difference is shown; --content counts what differs
 --summary --stats --summarize --total | ls | leave it out: the last line has the sums
+--topic --topics -t | undelete | leave it out: what is found is written by topic
 --all --everything | | leave it out: all is read unless -t or -p choose
 --quick --fast --headers-only | verify | --indexes-only
 --topic --topics | groups | leave it out: each group has a line per partition; -g chooses groups
@@ -176,7 +178,8 @@ _OPTIONS: Final = r"""
 -h --human-readable | | leave it out
 --sort-size --sort | ls
     | kafkalog space PATH, which sorts by size; or --json, and sort with jq -s 'sort_by(.size_in_bytes)'
---sort --sort-by --order-by --order | --json | --json, and sort with jq -s 'sort_by(.size_in_bytes)'
+--sort --sort-by --order-by --order --reverse | groups | --json, and sort with jq -s 'sort_by(.lag)'
+--sort --sort-by --order-by --order | --json | --json, and sort with jq -s 'sort_by(.FIELD)'
 --endpoint-url --endpoint --s3-endpoint --host-url | --storage-option | --storage-option endpoint=VALUE
 --region --aws-region | --storage-option | --storage-option region=VALUE
 --profile --aws-profile --credentials --access-key --secret-key --no-sign-request | --storage-option
@@ -302,7 +305,7 @@ _VALUED: Final = """
 -K -D -X -b -o --offset -F -f -f% --format --formatter --property --delimiter --template --fmt --by --tz --timezone
 --time-zone --unit --units --mode --color --missing --copy --level --print --consumer-property --formatter-property
 --command-config --consumer-config --sort --sort-by --order-by --order --sep --separator --delim -d --quote --quotechar
---include
+--include --topic --topics
 """
 """Options of other tools whose next word is a value, even where no value is asked for here."""
 
@@ -473,7 +476,8 @@ def _one_tail(argv: Sequence[str]) -> list[str]:
 
 
 def _one_list_of_columns(argv: Sequence[str]) -> list[str]:
-    """A command line whose lists of columns, each of an option of its own, are one."""
+    """A command line whose lists of columns, each of an option of its own, are one; ``--json`` is there once."""
+    argv = [word for number, word in enumerate(argv) if word != "--json" or word not in argv[:number]]
     at = [number for number, word in enumerate(argv) if word == "--columns"]
     if len(at) < 2:
         return [*argv]

@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, SupportsIndex, overload
+from typing import Any, Final, SupportsIndex, TypeVar, overload
 
 from kafkalog import format as kf
 from kafkalog import html
@@ -40,6 +40,7 @@ from kafkalog.state.properties import read_properties
 from kafkalog.storage.files import size_if_there
 from kafkalog.storage.listing import Listing, is_directory, leads_in_a_circle, nearest
 from kafkalog.storage.location import (
+    AnyPath,
     AnyPlace,
     Place,
     is_url,
@@ -484,6 +485,7 @@ def each_once(
     named = list(paths)
     if len(named) == 1:
         return named
+    named = logs_among(named)
     given = [(path, place_of(real_path(path))) for path in named]
     first = {real: path for path, real in reversed(given)}
     found: dict[Place, AnyPlace] = {}
@@ -497,6 +499,23 @@ def each_once(
             detail = f"it is named twice: {other} is the same directory, or has it. It counts once"
             note(Finding(Reason.PARTITION_TWICE, detail, path=str(path), damage=False))
     return list(found.values())
+
+
+_Named = TypeVar("_Named", bound=AnyPath)
+
+
+def logs_among(paths: Iterable[_Named]) -> list[_Named]:
+    """Paths without files that a broker has next to its partitions: a glob such as ``/var/lib/kafka/*`` names them."""
+    named = list(paths)
+    others = [path for path in named if not _is_next_to_partitions(path)]
+    return others or named
+
+
+def _is_next_to_partitions(path: AnyPath) -> bool:
+    return os.path.basename(path) in _NEXT_TO_PARTITIONS and kind_of(path) == "file"
+
+
+_NEXT_TO_PARTITIONS: Final = frozenset({*kf.LOG_DIR_FILES, kf.CLEANER_OFFSET_CHECKPOINT, kf.BOOTSTRAP_CHECKPOINT})
 
 
 def log_dirs_at(path: Path) -> list[Path]:

@@ -93,7 +93,8 @@ class Split(NamedTuple):
 
 def not_conditions(filters: Any) -> TypeError:
     """The error for filters that are no list; of a dict, it names the list that is meant."""
-    text = f"filters must be a list of (column, operation, value) tuples, not {type(filters).__name__}"
+    wanted = "text such as 'key == abc', or a list of (column, operation, value) tuples"
+    text = f"filters must be {wanted}, not {type(filters).__name__}"
     if isinstance(filters, Mapping):
         text += f"; did you mean filters={[(name, '==', value) for name, value in filters.items()]!r}?"
     elif type(filters).__module__.startswith("polars"):
@@ -101,7 +102,7 @@ def not_conditions(filters: Any) -> TypeError:
             "; an expression of Polars filters a frame, to_polars().filter(...); filters='offset > 400' filters here"
         )
     elif callable(filters):
-        text += "; a function goes in where= of a scan"
+        text += "; kafkalog.scan(path, where=function) takes one"
     return TypeError(text)
 
 

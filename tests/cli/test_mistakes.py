@@ -183,6 +183,10 @@ def test_a_time_in_seconds_is_doubted_in_python(place):
             "end_timestamp 2026-01-01 00:00:00+00:00 is before start_timestamp 2026-01-02 00:00:00+00:00",
         ),
         ("truncate data/p-txn-0 --to-offset 99999 --dry-run", "no log reaches offset 99999: it ends at "),
+        (
+            "truncate data/p-txn-0 --to-offset 4 --dry-run",
+            "data/p-txn-0: offsets 0..4 go, too: whole batches are removed, as by a broker",
+        ),
         ("cat torn/p-txn-0 --filter 'key == nope'", "no records match"),
     ],
 )

@@ -88,12 +88,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
 def _open(paths: list[str], limits: Limits, console: Console) -> LogDir | None:
     """Open the readable paths as one log dir, and report the others."""
     from kafkalog.errors import KafkalogError
-    from kafkalog.log.log_dir import LogDir, is_blank, missing_path
+    from kafkalog.log.log_dir import LogDir, is_blank, logs_among, missing_path
     from kafkalog.storage.location import kind_of, place_of
 
     good: list[str] = []
     blank: list[str] = []
-    for path in dict.fromkeys(paths):
+    paths = logs_among(dict.fromkeys(paths))
+    for path in paths:
         try:
             # each path alone: one that cannot be read must not hide the others
             if kind_of(path) is None:

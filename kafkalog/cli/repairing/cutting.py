@@ -47,6 +47,10 @@ def run_cut(
         report = cut(args.paths[0], **options)
     _show(report, args, console)
     offset = getattr(args, "to_offset", None)
+    for row in report.partitions:
+        if offset is not None and row.n_bytes_lost and row.log_end_offset < offset:
+            whole = f"{offset_range(row.log_end_offset, offset)} go, too: whole batches are removed, as by a broker"
+            console.note(f"{row.path}: offsets {whole}")
     ends = [row.log_end_offset for row in report.partitions if row.error is None]
     if offset is not None and ends and not report.n_bytes_lost and max(ends) < offset:
         console.note(
