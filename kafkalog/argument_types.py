@@ -185,7 +185,7 @@ _FITS: Final[dict[Any, Callable[[Any, Any], bool]]] = {
     Any: lambda value, args: True,
     NoneType: lambda value, args: value is None,
     **dict.fromkeys(_UNIONS, lambda value, args: any(map(partial(_fits, value), args))),
-    Literal: lambda value, args: any(type(value) is type(one) and value == one for one in args),
+    Literal: lambda value, args: any(isinstance(value, type(one)) and value == one for one in args),
     Callable: lambda value, args: callable(value),
     bool: _is_flag,
     int: _is_int,

@@ -40,6 +40,16 @@ def test_few_directories_of_fifty_are_known_by_their_groups():
         assert state.n_partitions("__consumer_offsets", 8) == n
 
 
+def test_three_names_that_fit_either_number_tell_fifty():
+    both = [name for name in map(str, range(2000)) if coordinator_partition(name, 50) == coordinator_partition(name, 8)]
+    state = CoordinatorState()
+    for n_names, n in ((2, 8), (3, 50)):
+        state.names["__consumer_offsets"] = {at: [] for at in range(8)}
+        for name in both[:n_names]:
+            state.names["__consumer_offsets"][coordinator_partition(name, 50)].append(name)
+        assert state.n_partitions("__consumer_offsets", 8) == n
+
+
 def test_files_of_both_kinds_are_read(tmp_path):
     lines = tmp_path / "commits.jsonl"
     lines.write_text(
