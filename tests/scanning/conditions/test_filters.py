@@ -360,7 +360,7 @@ def test_a_v0_wrapper_may_hold_messages_with_timestamps_that_its_header_does_not
 @pytest.mark.parametrize(
     ("filters", "error", "message"),
     [
-        (b"key == abc", TypeError, "must be a list of \\(column, operation, value\\) tuples, not bytes"),
+        (b"key == abc", TypeError, "or a list of \\(column, operation, value\\) tuples, not bytes"),
         (b"key", TypeError, "not bytes"),
         ({"key": b"a"}, TypeError, "not dict"),
         (7, TypeError, "not int"),
