@@ -167,6 +167,8 @@ END_CHECKPOINTS: Final = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 """Those with offsets that a log reached."""
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+CLEAN_SHUTDOWN_TEXT: Final = '{"version":0,"brokerEpoch":-1}'
+"""What a broker of KRaft writes to it, whose epoch is unknown here."""
 LOG_DIR_FILES: Final = (META_PROPERTIES, *LOADED_CHECKPOINTS, HIGH_WATERMARK_CHECKPOINT, CLEAN_SHUTDOWN_FILE)
 """Files by which a directory is known as a log dir. `compact` leaves the checkpoint of the cleaner in others, too."""
 

@@ -750,7 +750,7 @@ class _Boot:
             staged.put(data_name + kf.META_PROPERTIES, encode_properties(identity))
             for name, offsets in self._checkpoints(node).items():
                 staged.put(data_name + name, encode_offset_checkpoint(dict(sorted(offsets.items()))))
-            staged.put(data_name + kf.CLEAN_SHUTDOWN_FILE, '{"version":0,"brokerEpoch":-1}')
+            staged.put(data_name + kf.CLEAN_SHUTDOWN_FILE, kf.CLEAN_SHUTDOWN_TEXT)
             staged.put(node.folder + "server.properties", encode_properties(self._properties(node)))
         if self._report.image == "strimzi":
             staged.put(MANIFESTS, "\n".join(self._manifests()) + "\n")

@@ -190,7 +190,7 @@ def open_segment(path: Place, **options: Any) -> Segment:
         elif file_type(path)[0] is not None:
             hint = "a file of a table, not a log: kafkalog load writes it as one"
         elif path.suffix in _IMAGES:
-            hint = "not a segment: mount the image, or use kafkalog undelete for deleted segments in it"
+            hint = "not a segment: mount the image, or use kafkalog undelete for deleted segments in a raw one"
         elif kf.parse_raft_snapshot(path.name) is not None:
             hint = f"a snapshot of the metadata log: name its directory, {path.parent}, or use kafkalog dump"
         elif kf.parse_base_offset(path.name) is not None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 import kafkalog._kernels.header_walk as kernels
 from kafkalog import format as kf
-from kafkalog.errors import Limits, ReadError, Reason, UnsafePathError
+from kafkalog.errors import Limits, ReadError, Reason, UnsafePathError, UnsupportedError
 from kafkalog.log.log_dir import missing_path
 from kafkalog.log.searching.resync import INSIDE, LINKED, IntactRuns, find_batches
 from kafkalog.records.batch_table import BatchTable
@@ -128,7 +128,10 @@ class Journal:
 
 
 def open_image(path: str | os.PathLike[str]) -> BadSectorSource:
-    """Open an image file, or a block device; bad sectors read as zeros. Raises ReadError."""
+    """Open an image file, or a block device; bad sectors read as zeros.
+
+    Raises ReadError, or UnsupportedError for an image that is compressed, or whose blocks are not in the disk's order.
+    """
     refuse_url(path)
     if kind_of(path) is None:
         raise missing_path(path)
@@ -136,7 +139,32 @@ def open_image(path: str | os.PathLike[str]) -> BadSectorSource:
     if not source.size:
         source.close()
         raise ReadError(Reason.FILE_UNREADABLE, "is empty", path=path)
+    first = bytes(window_of(source, 0, min(source.size, 8)))
+    detail = next((detail for magic, detail in _NOT_RAW.items() if first.startswith(magic)), None)
+    if detail is not None:
+        source.close()
+        raise UnsupportedError(Reason.COMPRESSED_FILE, detail, path=path, position=0)
     return source
+
+
+_NOT_RAW: Final = {
+    **{
+        magic: f"a virtual disk ({name}), whose blocks are not in the order of the disk: make a raw image first, with"
+        " qemu-img convert -O raw"
+        for magic, name in {
+            b"QFI\xfb": "qcow2",
+            b"KDMV": "vmdk",
+            b"COWD": "vmdk",
+            b"vhdxfile": "vhdx",
+            b"conectix": "vhd",
+            b"<<< ": "vdi",
+        }.items()
+    },
+    **dict.fromkeys(
+        (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"BZh"), "a compressed image: unpack it first"
+    ),
+}
+"""What is wrong with an image that begins so."""
 
 
 def block_size(source: ByteSource) -> int:

@@ -609,3 +609,15 @@ def test_values_of_users_are_no_metadata(tmp_path):
     report = kafkalog.undelete(segment, dry_run=True)
     assert report.to_dict()["topics"] == []
     assert report.to_dict()["partitions"][0]["why"] == "nothing joins it"
+
+
+@pytest.mark.parametrize(
+    ("head", "meant"),
+    [(b"QFI\xfb\0\0\0\3", "qemu-img convert -O raw"), (b"KDMV", "vmdk"), (b"\x1f\x8b\x08\0", "unpack it first")],
+)
+def test_an_image_whose_blocks_are_not_in_the_order_of_the_disk_is_refused(tmp_path, head, meant):
+    image = tmp_path / "disk.img"
+    image.write_bytes(head + bytes(5000))
+    with pytest.raises(kafkalog.UnsupportedError, match=meant):
+        kafkalog.undelete(image, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -496,4 +496,4 @@ def clean_shutdown_marker(root: Path) -> bytes:
         properties = read_properties(root / kf.META_PROPERTIES) or {}
     except KafkalogError:
         properties = {}  # a broker does not start with it, as preflight says
-    return b"" if properties.get("version") == "0" else b'{"version":0,"brokerEpoch":-1}'
+    return b"" if properties.get("version") == "0" else kf.CLEAN_SHUTDOWN_TEXT.encode()
