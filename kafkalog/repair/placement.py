@@ -242,6 +242,7 @@ class InPlaceOutput(PartitionOutput):
     def __init__(self, directory: Path, backup: Backup | NoBackup, stage_in: StrPath, names: Sequence[str]) -> None:
         self._directory, self._backup, self._stage_in = directory, backup, stage_in
         self._names = frozenset(names)
+        self._kept: set[str] = set()  # a later part changes the same files, of which the backup has the first
         self.begin_again()
 
     def begin_again(self) -> None:
@@ -312,8 +313,9 @@ class InPlaceOutput(PartitionOutput):
         if any(name.endswith(kf.LOG_SUFFIX) for name in names):
             # without it, batches that are cut could not be joined to the rest of the log
             names[kf.LEADER_EPOCH_CHECKPOINT] = None
-        for name in names:
+        for name in [one for one in names if one not in self._kept]:
             self._backup.keep_existing(self._directory / name, f"{self._directory.name}/{name}")
+        self._kept |= names.keys()
         # durable before the first change: a crash must not take both the old file and the new
         self._backup.sync()
 

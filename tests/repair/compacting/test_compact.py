@@ -86,6 +86,19 @@ def test_the_last_record_of_each_key_stays(tmp_path, seed, n_runs):
     assert content(source) == content(tmp_path / "out" / "t-0")
 
 
+def test_a_backup_has_each_file_once_however_many_parts_are_changed(tmp_path):
+    source = partition(tmp_path / "data", 4, n_segments=8)
+    (source / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    before = content(source)
+    config = tmp_path / "config"
+    config.write_text("internal.segment.bytes=700\n")
+    options = {"now": NOW, "in_place": True, "config": config}
+    kafkalog.compact(source, backup=tmp_path / "backup", **options)
+    kept = content(tmp_path / "backup" / "t-0")
+    assert "leader-epoch-checkpoint" in kept
+    assert kept.items() <= before.items()
+
+
 def test_threads_change_nothing_but_the_time(tmp_path):
     for number in range(24):
         partition(tmp_path / "data", number, n_segments=2, name=f"t-{number}", codecs=("none", "gzip"))
