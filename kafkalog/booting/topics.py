@@ -314,7 +314,7 @@ def _plan(name: str, copies: Sequence[Copy], evidence: Evidence, options: TopicO
     n_listed = max((one.n_partitions for one in options.listed_as(name)), default=0)
     # names hash to few partitions and to many: the file knows better
     if count_origin != "cluster metadata" and n_listed > (0 if count_origin == "hashes of names" else n_partitions):
-        n_partitions, count_origin = max(n_listed, 1 + max(copy.key.partition for copy in copies)), _LISTED
+        n_partitions, count_origin = max([n_listed, *(1 + copy.key.partition for copy in copies)]), _LISTED
     if n_partitions > options.max_partitions:
         detail = (
             f"{name} would have {n_partitions:,} partitions ({count_origin}), more than max_directories. Leave out the"
@@ -376,7 +376,8 @@ def _n_partitions(name: str, copies: Sequence[Copy], evidence: Evidence) -> tupl
     numbers = {copy.key.partition for copy in copies}
     if known:
         return max([*known, *numbers]) + 1, "cluster metadata"
-    n = max(numbers) + 1
+    # a damaged metadata log may name a topic and have lost its partitions
+    n = max(numbers, default=0) + 1
     if name in (kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE):
         told = evidence.state.n_partitions(name, n)
         return told, "directories" if told == n else "hashes of names"

@@ -277,6 +277,11 @@ def test_all_advice_runs_literally_and_loses_no_record(tmp_path, capsys, first, 
     follow_all(cluster, first_command(first, disks, tmp_path / "made"), disks, capsys)
 
 
+def test_a_topic_of_which_the_metadata_log_has_lost_all_partitions_is_made_again(tmp_path, capsys):
+    test_all_advice_runs_literally_and_loses_no_record(tmp_path, capsys, "recover", 93)
+    assert "single-c: 1 partition, 0 offsets" in next(tmp_path.rglob("report.txt")).read_text()
+
+
 DAMAGES = {
     "a wrong file of leader epochs": "wrong_epochs",
     "no file of leader epochs": "lose_epochs",
