@@ -147,7 +147,7 @@ def ranges(draw, rows):
         if not draw(st.integers(0, 4)):
             found[name + column] = bound = _values(draw, column, rows)
             if column == "offset":  # others are refused
-                found[name + column] = min(max(bound, -(2**63)), 2**63 - (name == "start_"))
+                found[name + column] = min(max(bound, 0), 2**63 - (name == "start_"))
     return found
 
 
