@@ -239,10 +239,11 @@ def test_every_page_is_reached_from_the_front_page():
 
 def test_releases_and_threads_in_texts_are_those_of_the_code():
     """Help of boot and preflight is made from the code; docstrings, pages and `_SHARED` repeat it."""
-    modules = [*(ROOT / "kafkalog").rglob("*.py")]
+    package = Path(kafkalog.__file__).parent
+    modules = [*package.rglob("*.py")]
     spans = {text for page in [*PAGES, *modules] for text in re.findall(r"\b3\.9 to 4\.\d+", page.read_text())}
     assert spans == {span(), span(DEFAULT_RELEASE)}
-    help = (ROOT / "kafkalog" / "cli" / "options.py").read_text()
+    help = (package / "cli" / "options.py").read_text()
     assert re.findall(r"one per CPU, up to (\d+)", help) == [str(MAX_READERS)]
 
 
