@@ -316,15 +316,15 @@ def _gaps(partition: Partition, segments: Sequence[SegmentContents]) -> Iterator
             yield OffsetGap(start, end, partition.is_compacted(end, rows if len(rows) == len(segments) else None))
 
 
-def copied_segments(names: Iterable[str]) -> list[str]:
-    """The files that somebody has compressed, renamed, or copied in part, out of those in a partition directory."""
-    return [name for name in names if _COPY.search(name)]
+def copied_segments(names: Iterable[str]) -> dict[str, int]:
+    """The base offsets of segments by the files that somebody has compressed, renamed, or copied in part."""
+    return {name: int(match[1]) for name in names if (match := _COPY.search(name))}
 
 
 def _with_copies(finding: Finding, names: Sequence[str]) -> Finding:
     """The finding about missing offsets, with the files that may have them: compressed, copied in part, renamed."""
     first, last = finding.base_offset or 0, 2**63 - 1 if finding.last_offset is None else finding.last_offset
-    found = [name for name in copied_segments(names) if first <= int(name.partition(kf.LOG_SUFFIX)[0][-20:]) <= last]
+    found = [name for name, base in copied_segments(names).items() if first <= base <= last]
     if not found or not (finding.damage or finding.reason is Reason.SEGMENT_MISSING):
         return finding
     files = first_names(found, _SHOWN)

@@ -87,15 +87,11 @@ def _restored_first(log_dirs: Iterable[Place]) -> str:
                 directories += unnamed_partitions(root / name)
                 continue
             names = Listing.or_empty(root / name).names
-            files += [f"{name}/{one}" for one in copied_segments(names) if _log_of(one) not in names]
+            copied = copied_segments(names).items()
+            files += [f"{name}/{one}" for one, base in copied if kf.segment_file_name(base) not in names]
     parts = [f"restore the .log files of {first_names(files)}"] if files else []
     parts += [f"give {first_names(directories)} the name of its partition (TOPIC-N)"] if directories else []
     return f"first {' and '.join(parts)}" if parts else ""
-
-
-def _log_of(copy: str) -> str:
-    """The name of the segment of which a file is a copy."""
-    return copy[: copy.index(kf.LOG_SUFFIX) + len(kf.LOG_SUFFIX)][-len(kf.segment_file_name(0)) :]
 
 
 def steps_after_damage(n_damage: int, paths: Sequence[str | os.PathLike[str]], *, has_strays: bool) -> list[NextStep]:
