@@ -562,10 +562,16 @@ def _obstore_settings(root: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def delta_options(url: str, options: Options) -> dict[str, str]:
-    """The options of Delta's library for a table at a URL; it has the names of obstore."""
+    """The options of Delta's library for a table at a URL; it has the names of obstore, and takes only texts."""
     settings = _obstore_settings(url, dict(options))
-    allows_http = {"allow_http": "true"} if "allow_http" in settings["client_options"] else {}
-    return {**{name: str(value) for name, value in (settings["config"] or {}).items()}, **allows_http}
+    given = {**(settings["config"] or {}), **settings["client_options"], **settings["retry_config"]}
+    return {name: _rust_text(value) for name, value in given.items()}
+
+
+def _rust_text(value: Any) -> str:
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.0f}s"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _timeouts(timeout: Any) -> dict[str, Any]:

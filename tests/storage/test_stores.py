@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import socket
 import subprocess
 import sys
 import tarfile
 import threading
+import time
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -37,6 +39,7 @@ from kafkalog.errors import (
 )
 from kafkalog.scanning.planning import plan
 from kafkalog.scanning.tasks import read_task
+from kafkalog.storage.stores import delta_options
 
 LOG_DIR = GOLDEN / "log_dir"
 SECRET = "hush-4711"
@@ -700,3 +703,18 @@ def test_a_cache_in_a_named_directory_serves_the_next_run(in_memory, tmp_path):
         assert sum(path.endswith(".log") for path in opened) == 2
         opened.clear()
         assert (n_rows(), opened) == (122, [])
+
+
+def test_a_delta_table_has_the_timeout_and_the_retries_of_other_reads():
+    deltalake = pytest.importorskip("deltalake")
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, and never answers
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        options = {"endpoint": endpoint, "region": "r", "key": SECRET, "secret": SECRET, "timeout": 1, "max_retries": 0}
+        told = delta_options("s3://bucket/table", options)
+        started = time.monotonic()
+        with pytest.raises(OSError):
+            deltalake.DeltaTable.is_deltatable("s3://bucket/table", told)
+    assert time.monotonic() - started < 60  # its defaults end after 180 seconds
+    wanted = {"timeout": "1s", "read_timeout": "1s", "connect_timeout": "1s", "max_retries": "0", "allow_http": "true"}
+    assert wanted.items() <= told.items()
+    assert delta_options("s3://bucket/table", {"region": "r"})["timeout"] == "10m"
