@@ -268,15 +268,18 @@ class OutputExistsError(KafkalogError, FileExistsError):
     """The output already exists, and `overwrite` was not given."""
 
     @classmethod
-    def at(cls, path: str | os.PathLike[str]) -> Self:
-        """Return the error about an output that is there."""
+    def at(cls, path: str | os.PathLike[str], *, is_replaceable: bool = False) -> Self:
+        """Return the error about an output that is there; `is_replaceable` if its writer can `overwrite` it."""
         error = cls(Reason.OUTPUT_EXISTS, "the output exists", path=path)
-        error.advise("remove it, or name another output")
+        error.advise(f"{_REPLACE if is_replaceable else 'remove it'}, or name another output")
         return error
 
     def advise(self, what: str) -> None:
         """Replace the advice in the message."""
         self.__notes__ = [what]
+
+
+_REPLACE: Final = "use overwrite=True (--overwrite) to replace it"
 
 
 class UnsafePathError(KafkalogError, ValueError):

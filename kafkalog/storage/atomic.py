@@ -54,14 +54,15 @@ def writing(path: Path) -> Iterator[None]:
         raise failed from error
 
 
-def check_free(path: StrPath) -> None:
+def check_free(path: StrPath, *, is_replaceable: bool = False) -> None:
     """Raise OutputExistsError if something is at the path of a new directory, unless it is an empty directory.
 
-    A mount point cannot be replaced by the directory that was staged next to it.
+    A mount point cannot be replaced by the directory that was staged next to it. For `is_replaceable` see
+    `OutputExistsError.at`.
     """
     if not os.path.lexists(path):
         return
-    error = OutputExistsError.at(path)
+    error = OutputExistsError.at(path, is_replaceable=is_replaceable)
     if not os.path.islink(path) and os.path.isdir(path):
         if os.path.ismount(path):
             error.advise(f"it is a mount point: name a new directory in it, such as {os.path.join(path, 'kafka')}")

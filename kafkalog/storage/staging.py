@@ -263,7 +263,7 @@ class StagedDirectory:
 def staged_file(
     target: StrPath,
     *,
-    overwrite: bool = False,
+    overwrite: bool | None = None,
     stage_in: StrPath | None = None,
     is_lone: bool = True,
     like: Path | None = None,
@@ -277,7 +277,8 @@ def staged_file(
     directory. Each is still complete whenever it is visible; the caller calls `remove_abandoned` before the first and
     `sync_directory` after the last, once for all of them.
 
-    With `parents`, missing directories above it are made.
+    With `parents`, missing directories above it are made. `overwrite` replaces what is there; a writer whose users can
+    choose passes False if they did not, and the error advises it.
 
     Raises OutputExistsError if the path exists without `overwrite`, UnsafePathError if it is not a regular file, and
     WriteError if the file could not be written; the destination is unchanged then.
@@ -297,7 +298,7 @@ def staged_file(
 
 @contextlib.contextmanager
 def staged_directory(
-    target: StrPath, *, overwrite: bool = False, stage_in: StrPath | None = None
+    target: StrPath, *, overwrite: bool | None = None, stage_in: StrPath | None = None
 ) -> Iterator[StagedDirectory]:
     """A directory that appears under its name, with all its content, when the block ends without an exception.
 
@@ -322,7 +323,7 @@ def scratch_directory(directory: Path, name: str) -> Iterator[Path]:
     process left.
     """
     target = directory / f"{name}.scratch"  # which is never made
-    with Stage(target, overwrite=False, stage_in=None, is_directory=True) as stage:
+    with Stage(target, overwrite=None, stage_in=None, is_directory=True) as stage:
         yield stage.path
 
 
@@ -342,7 +343,7 @@ class Stage:
         self,
         target: StrPath,
         *,
-        overwrite: bool,
+        overwrite: bool | None,
         stage_in: StrPath | None,
         is_directory: bool,
         is_lone: bool = True,
@@ -401,9 +402,10 @@ class Stage:
                 return None
         is_kind = stat.S_ISDIR if self._is_directory else stat.S_ISREG
         if not self._overwrite:
+            is_replaceable = self._overwrite is not None and is_kind(old.st_mode)
             if not self._is_directory:
-                raise OutputExistsError.at(self._given)
-            check_free(self._given)
+                raise OutputExistsError.at(self._given, is_replaceable=is_replaceable)
+            check_free(self._given, is_replaceable=is_replaceable)
         if not is_kind(old.st_mode):
             what = "a directory" if self._is_directory else "a regular file"
             raise UnsafePathError(Reason.UNSAFE_PATH, f"the path exists but is not {what}", path=self._given)

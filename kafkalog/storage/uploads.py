@@ -124,9 +124,9 @@ def files_in(place: Place) -> StagedDirectory | RemoteDirectory:
 
 
 def check_new(place: Location) -> None:
-    """Raise `OutputExistsError` if there is something at a location."""
+    """Raise `OutputExistsError` if there is something at a location; all who write there can `overwrite`."""
     if place.fresh().exists():
-        raise OutputExistsError.at(place)
+        raise OutputExistsError.at(place, is_replaceable=True)
 
 
 @contextlib.contextmanager

@@ -216,6 +216,28 @@ def test_an_iceberg_catalog_that_is_not_configured_says_how(run_lines, place):
     assert (code, "no Iceberg catalog 'lake': set its address with PYICEBERG_CATALOG__LAKE__URI" in err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "export data -o there.csv",
+        "export data -o there --partition-by topic",
+        "report data -o there.html",
+        "index-stats data --plot there.svg",
+        "sql data 'select 1' -o there.csv",
+        "sample there",
+    ],
+)
+def test_the_error_about_an_output_that_exists_names_overwrite_where_the_command_has_it(run_lines, place, argv):
+    if argv.startswith("index-stats"):
+        pytest.importorskip("matplotlib")
+    assert run_lines(*shlex.split(argv))[0] == 0
+    code, _, err = run_lines(*shlex.split(argv))
+    has_option = "--overwrite" in run_lines(argv.split()[0], "--help")[1]
+    assert (code, "(--overwrite)" in err) == (6, has_option)
+    if has_option:
+        assert run_lines(*shlex.split(argv), "--overwrite")[0] == 0
+
+
 def test_a_writer_whose_log_dir_is_missing_says_to_create_it(place):
     for path in ("dato/orders-0", "dato/deep/orders-0"):
         with pytest.raises(WriteError, match=r"no such directory: create the log dir first; .*did you mean .*/data\?"):

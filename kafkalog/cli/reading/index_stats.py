@@ -137,9 +137,7 @@ def _check_picture(args: argparse.Namespace) -> None:
         raise UsageError(f"--plot: {error}") from None
     check_outside(args.plot, args.paths)
     if not args.overwrite and os.path.lexists(args.plot):
-        exists = OutputExistsError.at(args.plot)
-        exists.advise("use --overwrite to replace it")
-        raise exists
+        raise OutputExistsError.at(args.plot, is_replaceable=True)
 
 
 def _write_picture(args: argparse.Namespace, statistics: IndexStatistics, name: str) -> None:

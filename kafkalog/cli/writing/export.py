@@ -21,7 +21,6 @@ from kafkalog.cli.scan_options import (
     usage_errors,
 )
 from kafkalog.cli.text import counted, human_bytes
-from kafkalog.errors import OutputExistsError
 from kafkalog.interchange.file_types import COMPRESSIONS, FORMATS, STREAM_FORMATS, TABLE_FORMATS
 
 _FORMATS: Final = ",".join((*FORMATS, *TABLE_FORMATS))
@@ -122,14 +121,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
     note_if_nothing_matches(args, exporter.scan, console)
     warnings.simplefilter("ignore", DecodeWarning)  # the console reports the findings instead
     with reported(exporter.scan, console, "records", skip="export what is intact"):
-        try:
-            result = exporter.run()
-            known = {id(finding) for finding in exporter.scan.findings}
-            console.findings(finding for finding in result.findings if id(finding) not in known)
-        except OutputExistsError as error:
-            if not (args.overwrite or args.resume):
-                error.advise("use --overwrite to replace it")
-            raise
+        result = exporter.run()
+        known = {id(finding) for finding in exporter.scan.findings}
+        console.findings(finding for finding in result.findings if id(finding) not in known)
     console.undecoded(result.n_undecoded, args)
     note_base64(args, exporter.scan.schema.names, result.n_records, console)
     if args.output != "-":

@@ -161,7 +161,7 @@ class RemoteExport(Resumption):
         self._before = names.get(MANIFEST)
         manifest = None if self._before is None else read_manifest(place)
         if names and not (is_resumed or overwrite):
-            raise OutputExistsError.at(target)
+            raise OutputExistsError.at(target, is_replaceable=True)
         if names and (manifest is None or (is_resumed and "settings" not in manifest)):
             detail = f"no such export made it: its {MANIFEST} is absent, or of another kind of export"
             raise OutputExistsError(Reason.OUTPUT_EXISTS, f"{detail}. Name a new directory", path=target)

@@ -201,14 +201,6 @@ class Exporter:
 
         `spread` runs the writer of directories and tables, perhaps for parts of the scan in other processes.
         """
-        try:
-            return self._run(spread)
-        except OutputExistsError as error:
-            if not self._overwrite:
-                error.advise("use overwrite=True to replace it")
-            raise
-
-    def _run(self, spread: Spread) -> ExportResult:
         to = self._to
         if self._is_dry:
             return ExportResult(self.scan.count_rows(), 0, 0, list(self.scan.findings), self.scan.n_undecoded)

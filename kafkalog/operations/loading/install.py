@@ -178,7 +178,7 @@ def install(
         )
         report.findings += _epoch_findings(partition, targets.cluster)
         with Checkpoints(root, stage_in) as checkpoints:
-            with staged_directory(target, overwrite=is_replaced, stage_in=stage_in) as staged:
+            with staged_directory(target, overwrite=is_replaced or None, stage_in=stage_in) as staged:
                 _copy(partition, staged, progress)
                 if known_id is not None:
                     with staged.create(kf.PARTITION_METADATA) as file:

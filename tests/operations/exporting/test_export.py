@@ -278,7 +278,7 @@ def test_a_directory_is_replaced_only_if_an_export_made_it(log_dir, tmp_path):
     kafkalog.export(log_dir, to, partition_by=["topic", "date"])
     with fails_with("output_exists") as raised:
         kafkalog.export(log_dir, to, partition_by="topic")
-    assert raised.value.__notes__ == ["use overwrite=True to replace it"]
+    assert raised.value.__notes__ == ["use overwrite=True (--overwrite) to replace it, or name another output"]
     kafkalog.export(log_dir, to, partition_by="topic", topics="p-txn", format="csv", overwrite=True)
     assert [str(path.relative_to(to)) for path in to.rglob("*")] == ["topic=p-txn", "topic=p-txn/part-0.csv"]
     assert sorted(os.listdir(tmp_path)) == ["home", "lake"]
