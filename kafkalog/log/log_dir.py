@@ -30,7 +30,7 @@ from kafkalog.errors import (
     SidecarError,
 )
 from kafkalog.log import live
-from kafkalog.log.partition import CheckpointedOffsets, Partition
+from kafkalog.log.partition import CheckpointedOffsets, Partition, nameless_key
 from kafkalog.log.segment_files import open_segment
 from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
@@ -387,7 +387,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
     ) -> None:
         """`starts` and `watermarks` come from the checkpoints of the log dir; None if these were not read."""
         directory = kf.parse_partition_directory(path.name or path.absolute().name)
-        key = directory.topic_partition if directory else kf.TopicPartition(str(path), 0)
+        key = directory.topic_partition if directory else nameless_key(path)
         checkpointed = None
         if starts is not None and watermarks is not None:
             checkpointed = CheckpointedOffsets(starts.get(key), watermarks.get(key))

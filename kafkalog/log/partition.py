@@ -35,7 +35,7 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import claimed_topic_id, read_checkpointed_offset, read_leader_epochs
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.outcomes import TransactionOutcomes
-from kafkalog.storage.location import findings_of, parent_of, place_of
+from kafkalog.storage.location import Place, findings_of, parent_of, place_of
 from kafkalog.storage.source import ByteSource
 from kafkalog.text import counted
 
@@ -45,6 +45,11 @@ class CheckpointedOffsets(NamedTuple):
 
     log_start: int | None = None
     high_watermark: int | None = None
+
+
+def nameless_key(path: Place) -> kf.TopicPartition:
+    """The key in a log dir of a directory whose name is not that of a partition."""
+    return kf.TopicPartition(str(path), 0)
 
 
 class Partition(ReadMethods, metaclass=PublicType):
@@ -89,7 +94,7 @@ class Partition(ReadMethods, metaclass=PublicType):
 
     _internal = (
         *("cuts_in", "densities", "effective", "epoch_cache", "gap_between", "is_whole", "learn_outcomes"),
-        *("of_segment", "reader", "truncation_for"),
+        *("key", "of_segment", "reader", "truncation_for"),
     )
 
     def __init__(
@@ -107,6 +112,8 @@ class Partition(ReadMethods, metaclass=PublicType):
         self.path = place_of(path)
         directory = kf.parse_partition_directory(self.path.name or self.path.absolute().name)
         self.topic_partition = directory.topic_partition if directory else None
+        # in a log dir, and of offsets by partition
+        self.key = self.topic_partition or nameless_key(self.path)
         self.kind = directory.kind if directory else None
         self.limits = limits
         self.findings: list[Finding] = []
@@ -126,6 +133,7 @@ class Partition(ReadMethods, metaclass=PublicType):
         partition = cls.__new__(cls)
         partition.path, partition.limits = segment.path.parent, segment.limits
         partition.topic_partition, partition.kind, partition.log_start_offset = segment.topic_partition, None, 0
+        partition.key = segment.topic_partition or nameless_key(partition.path)
         partition.segments, partition.findings, partition.is_whole = [segment], [], False
         partition._given_start, partition._checkpointed, partition._planned = 0, CheckpointedOffsets(), None
         return partition

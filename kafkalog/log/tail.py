@@ -120,8 +120,8 @@ class LogTail:
 
     def outcomes(self, partition: Partition, until_offset: int | None) -> TransactionOutcomes:
         """How the transactions of a partition ended, up to the readable end."""
-        key = partition.topic_partition
-        if key is None or key not in self._partitions:
+        key = partition.key
+        if key not in self._partitions:
             return partition.reader.learn_outcomes(
                 until_offset, on_corruption=self._on_corruption, check_crcs=self._check_crcs
             )

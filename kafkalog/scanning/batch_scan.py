@@ -129,8 +129,8 @@ class BatchScan(ArrowStream):
                 self._report(finding)
             try:
                 for segment, batches in partition.iter_batches(
-                    start_offset=offset_of(self._query.start_offset, key),
-                    end_offset=offset_of(self._query.end_offset, key),
+                    start_offset=offset_of(self._query.start_offset, partition.key),
+                    end_offset=offset_of(self._query.end_offset, partition.key),
                     on_corruption=self._query.on_corruption,
                     report=self._report,
                     progress=self._advance,

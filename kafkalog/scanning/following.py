@@ -57,7 +57,7 @@ def follow(path: Paths, *, pause: float = PAUSE_SECONDS, **options: Unpack[ScanO
                 seen[key] = end
         if any(seen[key] < end for key, end in ends.items()):
             opened = open_path(path, limits=query.limits)
-            there = set(opened) if isinstance(opened, LogDir) else {cast(Any, opened).topic_partition}
+            there = set(opened) if isinstance(opened, LogDir) else {cast(Any, opened).key}
             starts = {key: seen[key] for key in ends if key in there}
             new: dict[str, Any] = {name: one for name, one in options.items() if name not in ("limits", "memory_map")}
             yield Scan(opened, **{**new, "start_offset": starts, "end_offset": {key: ends[key] for key in starts}})

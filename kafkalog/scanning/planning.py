@@ -155,7 +155,7 @@ def plan(
     )
 
     def cut(partition: Partition) -> list[_UnpackedPart]:
-        key, bound = partition.topic_partition, _bound(condition, partition)
+        key, bound = partition.key, _bound(condition, partition)
         bounds = bound.bounds() if isinstance(bound, Filter) else {}
         start = larger(offset_of(chosen["start_offset"], key), bounds.get("start_offset"))
         end = smaller(offset_of(chosen["end_offset"], key), bounds.get("end_offset"))

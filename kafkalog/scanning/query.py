@@ -139,8 +139,9 @@ class Query:
             return
         if isinstance(self.target, (Partition, Segment)):
             known = set() if self.target.topic_partition is None else {self.target.topic_partition}
+            keys = {self.target.key} if isinstance(self.target, Partition) else known
         elif isinstance(self.target, LogDir):
-            known = set(self.target.select(internal=self.internal or self.topics is not None))
+            keys = known = set(self.target.select(internal=self.internal or self.topics is not None))
         else:
             return  # a plan has found them
         there = [*known, *(self.target.keys_set_apart if isinstance(self.target, LogDir) else ())]
@@ -148,8 +149,8 @@ class Query:
         patterns.check(sorted({key.topic for key in there}))
         check_partitions(self.partitions, (key.partition for key in there if patterns.wants(key.topic)))
         for key in (*starts, *ends):
-            if key not in known:
-                raise ValueError(f"no partition {key} here for an offset; there are {some(sorted(known))}")
+            if key not in keys:
+                raise ValueError(f"no partition {key} here for an offset; there are {some(sorted(keys))}")
 
     @property
     def n_partitions(self) -> int:
@@ -171,8 +172,8 @@ class Query:
 
         None if no record of the partition can match. Segments without a possible match have no entry.
         """
-        key = partition.topic_partition
-        topic, number = key or (None, None)
+        key = partition.key
+        topic, number = partition.topic_partition or (None, None)
         condition = True if self.filter is None else self.filter.bind({"topic": topic, "partition": number})
         if condition is None:
             return None

@@ -422,7 +422,7 @@ class Scan(ArrowStream):
         return pa.concat_tables(tables)
 
     def _tail_of(self, partition: Partition, n: int, found: Findings) -> pa.Table:
-        key = partition.topic_partition
+        key = partition.key
         begin = max(offset_of(self._query.start_offset, key) or 0, 0)
         end: int | None
         until, reach = offset_of(self._query.end_offset, key), max(2 * n, 64)

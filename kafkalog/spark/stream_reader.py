@@ -149,8 +149,8 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
 
     def _outcomes(self, starts: Offsets, partition: Partition, until_offset: int | None) -> TransactionOutcomes:
         """How the transactions of a batch ended; those of remote segments are not known from following local ones."""
-        followed, key = self._followed(), partition.topic_partition
-        if key is not None and self._options.paths != self._options.followed:
+        followed, key = self._followed(), partition.key
+        if self._options.paths != self._options.followed:
             local_start = followed.starts().get(key)
             if local_start is None or starts.get(key, -1) < local_start:
                 planning, reading = self._options.planning, self._options.reading

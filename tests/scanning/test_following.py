@@ -8,10 +8,12 @@ import sys
 import tarfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 import kafkalog
+from kafkalog.scanning.following import follow
 
 
 class Follower:
@@ -153,3 +155,32 @@ def test_options_that_set_an_end_are_refused(run, log_dir, tmp_path):
     with tarfile.open(tmp_path / "logs.tar", "w") as archive:
         archive.add(log_dir / "p-multi-0", "kafka/p-multi-0")
     assert run("cat", "--follow", f"tar://kafka::{tmp_path}/logs.tar")[0] == 2
+
+
+@pytest.mark.parametrize("names", [["backup"], ["a/backup", "b/backup"], ["backup", "orders-0"], ["."]])
+def test_each_record_of_directories_of_any_name_is_followed_once(names, tmp_path, monkeypatch):
+    broker = Broker(tmp_path / "made", tmp_path / "log")
+    broker.append("orders-0", "a", "b")
+    copies = []
+    for name in names:
+        copies.append(tmp_path / "copies" / name)
+        shutil.copytree(broker.log_dir / "orders-0", copies[-1], dirs_exist_ok=True)
+    monkeypatch.chdir(copies[0])
+    paths = [Path()] if names == ["."] else copies if copies[1:] else copies[0]
+    scans = follow(paths, pause=0.01)
+    assert next(scans).count_rows() == 2 * len(names)
+    path, data = broker.batch("orders-0", "c", "d", "e")
+    for n, copy in enumerate(copies):
+        with (copy / path.name).open("ab") as file:
+            file.write(data)
+        new = next(scans).to_table()
+        assert new["offset"].to_pylist() == [2, 3, 4], n
+    # a mapping of offsets names such a directory by the key that the log dir has for it
+    log_dir = kafkalog.open_log_dir(paths)
+    starts = {key: number + 1 for number, key in enumerate(log_dir)}
+    options = {"start_offset": starts, "end_offset": dict.fromkeys(log_dir, 4)}
+    n = sum(4 - start for start in starts.values())
+    scan = kafkalog.scan(paths, **options)
+    assert scan.count_rows() == len(scan.tail(4)) == sum(one.count_rows() for one in scan.plan()) == n
+    batches = kafkalog.batches(paths, start_offset=dict.fromkeys(log_dir, 2)).to_table()
+    assert batches["base_offset"].to_pylist() == [2] * len(names)
