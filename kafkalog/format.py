@@ -52,6 +52,10 @@ class Codec(IntEnum):
 LAST_CODEC: Final = max(Codec)
 KNOWN_CODEC_NAMES: Final = tuple(codec.name.lower() for codec in Codec)
 CODEC_NAMES: Final = (*KNOWN_CODEC_NAMES, *(f"unknown({number})" for number in range(LAST_CODEC + 1, 8)))
+CODEC_LEVELS: Final = {Codec.GZIP: range(1, 10), Codec.LZ4: range(1, 18), Codec.ZSTD: range(-(2**17), 23)}
+"""Valid `compression.gzip.level`, `compression.lz4.level` and `compression.zstd.level`; gzip also accepts -1."""
+DEFAULT_LEVELS: Final = {Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3}
+"""Kafka's default levels. For gzip, -1 means 6; for lz4, 9 means the fast compressor."""
 
 
 class TimestampType(IntEnum):

@@ -37,11 +37,6 @@ from kafkalog.text import near
 MAX_RATIO: Final = {kf.Codec.GZIP: 1032, kf.Codec.SNAPPY: 22, kf.Codec.LZ4: 256, kf.Codec.ZSTD: 32_768}
 """Largest expansion that a codec's format allows, in bytes per byte of input; a larger declared size is wrong."""
 
-LEVELS: Final = {kf.Codec.GZIP: range(1, 10), kf.Codec.LZ4: range(1, 18), kf.Codec.ZSTD: range(-(2**17), 23)}
-"""Valid `compression.gzip.level`, `compression.lz4.level` and `compression.zstd.level`; gzip also accepts -1."""
-DEFAULT_LEVELS: Final = {kf.Codec.GZIP: -1, kf.Codec.LZ4: 9, kf.Codec.ZSTD: 3}
-"""Kafka's default levels. For gzip, -1 means 6; for lz4, 9 means the fast compressor."""
-
 _SLACK = 64 * 1024
 _ZSTD_MAX_WINDOW = 2**27
 _CHUNK = 64 * 1024
@@ -79,13 +74,13 @@ class Compression:
         if self.level is None:
             return
         name = self.codec.name.lower()
-        if self.codec not in LEVELS:
+        if self.codec not in kf.CODEC_LEVELS:
             raise ValueError(f"{name} has no compression levels, not even {self.level!r}")
-        levels = LEVELS[self.codec]
+        levels = kf.CODEC_LEVELS[self.codec]
         if isinstance(self.level, bool) or not isinstance(self.level, (int, np.integer)):
             raise TypeError(f"a compression level is an int, not {self.level!r}")
         object.__setattr__(self, "level", int(self.level))
-        if self.level not in levels and self.level != DEFAULT_LEVELS[self.codec]:
+        if self.level not in levels and self.level != kf.DEFAULT_LEVELS[self.codec]:
             default = ", or -1 for the default" if self.codec == kf.Codec.GZIP else ""
             raise ValueError(f"{name} has levels {levels.start} to {levels.stop - 1}{default}, not {self.level}")
 
@@ -99,7 +94,7 @@ class Compression:
     @property
     def effective_level(self) -> int | None:
         """The level, or Kafka's default without one; None for codecs without levels."""
-        return DEFAULT_LEVELS.get(self.codec) if self.level is None else self.level
+        return kf.DEFAULT_LEVELS.get(self.codec) if self.level is None else self.level
 
     def __str__(self) -> str:
         name = self.codec.name.lower()

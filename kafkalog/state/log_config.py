@@ -51,6 +51,13 @@ def _int(default: int, *synonyms: str | tuple[str, int], at_least: int, at_most:
     return _setting(default, *synonyms, at_least=at_least, at_most=at_most, **rules)
 
 
+def _level(codec: kf.Codec) -> Any:
+    levels, default = kf.CODEC_LEVELS[codec], kf.DEFAULT_LEVELS[codec]
+    also = None if default in levels else default
+    setting = f"compression.{codec.name.lower()}.level"
+    return _int(default, setting, at_least=levels.start, at_most=levels.stop - 1, also=also)
+
+
 def _long(default: int, *synonyms: str | tuple[str, int], at_least: int = -LONG_MAX - 1) -> Any:
     return _setting(default, *synonyms, at_least=at_least, at_most=LONG_MAX)
 
@@ -84,15 +91,15 @@ class LogConfig:
 
     cleanup_policy: tuple[str, ...] = _setting(("delete",), "log.cleanup.policy", choices=("compact", "delete"))
     """"delete", "compact" or both; a comma-separated string is accepted, too."""
-    compression_gzip_level: int = _int(-1, "compression.gzip.level", at_least=1, at_most=9, also=-1)
+    compression_gzip_level: int = _level(kf.Codec.GZIP)
     """-1 (zlib's default) or 1 to 9."""
-    compression_lz4_level: int = _int(9, "compression.lz4.level", at_least=1, at_most=17)
+    compression_lz4_level: int = _level(kf.Codec.LZ4)
     """1 to 17."""
     compression_type: str = _setting(
         "producer", "compression.type", choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
     )
     """"producer" (as produced), "uncompressed", "gzip", "snappy", "lz4" or "zstd"."""
-    compression_zstd_level: int = _int(3, "compression.zstd.level", at_least=-131072, at_most=22)
+    compression_zstd_level: int = _level(kf.Codec.ZSTD)
     """-131072 to 22."""
     delete_retention_ms: int = _long(24 * _HOUR, "log.cleaner.delete.retention.ms", at_least=0)
     file_delete_delay_ms: int = _long(60_000, "log.segment.delete.delay.ms", at_least=0)

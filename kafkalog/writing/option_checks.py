@@ -50,11 +50,7 @@ def chosen_compression(config: LogConfig, given: str | Compression | None, level
         # "producer" leaves the choice to producers, and theirs is none by default
         given = "none" if name in ("producer", "uncompressed") else name
     if isinstance(given, str) and level is None:
-        level = {
-            "gzip": config.compression_gzip_level,
-            "lz4": config.compression_lz4_level,
-            "zstd": config.compression_zstd_level,
-        }.get(given)
+        level = getattr(config, f"compression_{given}_level", None)
     return Compression.parse(given, level=level)
 
 

@@ -14,8 +14,8 @@ from effort import examples
 from encoding import Wanted, columns_of, encoded, encoded_alone, some_batches, some_rows, twin_of
 
 from kafkalog import codec
-from kafkalog.format import Codec
-from kafkalog.records.codecs import LEVELS, Compression
+from kafkalog.format import CODEC_LEVELS, Codec
+from kafkalog.records.codecs import Compression
 from kafkalog.records.encode import cut_batches, encode_marker
 
 pytestmark = pytest.mark.broker
@@ -198,9 +198,9 @@ def as_read(rows, codec, sequence=None):
 def every_compression():
     """Every codec at its default, and at levels from end to end."""
     levels = {
-        Codec.GZIP: [-1, *LEVELS[Codec.GZIP]],
-        Codec.LZ4: [*LEVELS[Codec.LZ4]],
-        Codec.ZSTD: [LEVELS[Codec.ZSTD][0], -7, 0, 1, 3, 9, 22],
+        Codec.GZIP: [-1, *CODEC_LEVELS[Codec.GZIP]],
+        Codec.LZ4: [*CODEC_LEVELS[Codec.LZ4]],
+        Codec.ZSTD: [CODEC_LEVELS[Codec.ZSTD][0], -7, 0, 1, 3, 9, 22],
     }
     return [
         *(Compression(codec) for codec in Codec),

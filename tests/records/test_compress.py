@@ -14,8 +14,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format import Codec
-from kafkalog.records.codecs import DEFAULT_LEVELS, LEVELS, UNCOMPRESSED, Arena, Compression, decompress_into
+from kafkalog.format import CODEC_LEVELS, DEFAULT_LEVELS, Codec
+from kafkalog.records.codecs import UNCOMPRESSED, Arena, Compression, decompress_into
 from kafkalog.records.compress import LZ4_BLOCK, XERIAL_BLOCK, compressor
 
 WHOLE_BLOCKS = pytest.mark.skipif(
@@ -150,7 +150,7 @@ def test_levels_have_kafkas_ranges(codec, least, most):
     assert Compression.parse(codec, level=least).level == least
     assert Compression.parse(codec, level=most).level == most
     for level in (least - 1, most + 1):
-        if (codec, level) == ("gzip", 0) or level not in LEVELS[Codec[codec.upper()]]:
+        if (codec, level) == ("gzip", 0) or level not in CODEC_LEVELS[Codec[codec.upper()]]:
             with pytest.raises(ValueError, match=f"{codec}"):
                 Compression.parse(codec, level=level)
     with pytest.raises(TypeError):
