@@ -23,6 +23,7 @@ from kafkalog.records.byte_columns import BinaryColumn
 from kafkalog.records.columns import RecordColumns
 from kafkalog.system_topics.commits_file import Commit, commits_of
 from kafkalog.system_topics.coordinator_load import load_failures
+from kafkalog.system_topics.group_types import GROUP_TYPES
 from kafkalog.system_topics.groups import groups
 from kafkalog.system_topics.reading import AsOf
 from kafkalog.system_topics.replay import decoded_records
@@ -107,7 +108,12 @@ class CoordinatorState:
 def share_groups(copies: Iterable[Copy], limits: Limits) -> list[str]:
     """The share groups in partitions of `__consumer_offsets`, sorted."""
     return sorted(
-        {group.name for copy in copies for group in groups(LogDir(copy.path, limits=limits)) if group.type == "share"}
+        {
+            group.name
+            for copy in copies
+            for group in groups(LogDir(copy.path, limits=limits))
+            if not GROUP_TYPES[group.type].commits_offsets
+        }
     )
 
 

@@ -21,6 +21,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.parsing import Time
 from kafkalog.system_topics.commits_file import Commit
+from kafkalog.system_topics.group_types import GROUP_TYPES
 from kafkalog.system_topics.groups import Group, GroupOffset, Groups, groups
 from kafkalog.text import counted
 
@@ -127,7 +128,7 @@ def translate(
         raise NotKafkaError(Reason.NOT_KAFKA, "an exported table has no groups", path=found.a)
     state = _groups(log_dir, groups, end_offset, end_timestamp)
     found.findings = [*state.findings]
-    known = [group for group in state if group.type != "share"]
+    known = [group for group in state if GROUP_TYPES[group.type].commits_offsets]
     wanted = {one.topic for group in known for one in group.offsets}
     pairs = dict(sides.pairs)
     with Database(fields, memory, temporary_directory) as database:

@@ -1,6 +1,7 @@
 """Decodes the topics that hold the state of brokers, coordinators and the schema registry.
 
     `reading`         the records of such a topic, up to an offset or a time
+    `group_types`     types of groups: their records, stable states, and which commit offsets
     `replay`          the last record of each key, as after a coordinator has loaded the topic
     `coordinator_load`  whether a coordinator loads a partition of groups or transactions
     `commits`         committed offsets of many records at once

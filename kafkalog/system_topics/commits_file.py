@@ -15,6 +15,7 @@ from kafkalog import format as kf
 from kafkalog.errors import NotKafkaError, ReadError, Reason
 from kafkalog.interchange.file_types import TEXT_FORMATS, file_type
 from kafkalog.parsing import parse_milliseconds
+from kafkalog.system_topics.group_types import GROUP_TYPES
 from kafkalog.system_topics.groups import Group
 
 FIELDS: Final = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp")
@@ -112,7 +113,7 @@ def commits_of(found: Iterable[Group]) -> list[Commit]:
     return [
         Commit(group.name, *(getattr(one, name) for name in FIELDS[1:]))
         for group in found
-        if group.type != "share"
+        if GROUP_TYPES[group.type].commits_offsets
         for one in group.offsets
     ]
 

@@ -28,13 +28,13 @@ from kafkalog.records.byte_columns import BinaryColumn
 from kafkalog.records.columns import RecordColumns
 from kafkalog.storage.location import Place
 from kafkalog.system_topics.commits import read_commits
+from kafkalog.system_topics.group_types import split_record_type
 from kafkalog.system_topics.reading import AsOf, TopicRecords, listed, read_topic
 
 COORDINATED: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 """The topics whose partitions are checked."""
 _NO_EPOCH: Final = -1
 _LEFT: Final = -1
-_KINDS: Final = ("Consumer", "Share", "Streams")
 _ADVICE: Final = {
     CONSUMER_OFFSETS: (
         "Its groups get no coordinator (NOT_COORDINATOR). kafkalog groups -o FILE writes their offsets, and kafkalog"
@@ -98,10 +98,9 @@ class GroupReplay:
             if value is not None:
                 self._classic[name] = not value["protocolType"] and not value["members"]
         else:
-            kinds = () if self._is_old else _KINDS
-            kind = next((one for one in kinds if record.type.startswith(f"{one}Group")), None)
-            if kind is not None:
-                self._apply(name, kind, record.type.removeprefix(f"{kind}Group"), key, value)
+            parts = None if self._is_old else split_record_type(record.type)
+            if parts is not None:
+                self._apply(name, *parts, key, value)
 
     def _remove(self, name: str) -> None:
         self._classic.pop(name, None)
@@ -132,9 +131,9 @@ class GroupReplay:
         group = self._groups.get(name)
         if group is not None and group.kind == kind:
             return group
-        is_free = name not in self._classic or (self._classic[name] and kind != "Share")
+        is_free = name not in self._classic or (self._classic[name] and kind != "share")
         if group is not None or not is_free:
-            raise ReplayError(f"group {name} is not a {kind.lower()} group")
+            raise ReplayError(f"group {name} is not a {kind} group")
         # a simple group gives way even to a tombstone
         if not is_made and name not in self._classic:
             return None
@@ -161,7 +160,7 @@ class GroupReplay:
         if value is None:
             return
         member.epoch = value["memberEpoch"]
-        if group.kind != "Consumer":
+        if group.kind != "consumer":
             return
         for part in (*value["assignedPartitions"], *value["partitionsPendingRevocation"]):
             for number in part["partitions"]:
@@ -178,7 +177,7 @@ class GroupReplay:
     def _delete(self, group: _NewProtocolGroup, name: str) -> None:
         left = {
             "members": bool(group.members),
-            "a target assignment": bool(group.targets) and group.kind != "Streams",
+            "a target assignment": bool(group.targets) and group.kind != "streams",
             "an assignment epoch": group.assignment_epoch != _NO_EPOCH,
         }
         for what, is_left in left.items():

@@ -33,14 +33,13 @@ from kafkalog.state.checkpoints import java_number, read_topic_id
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.system_topics.commits import OUT_OF_RANGE, Commits, CommittedOffsets, range_number, read_commits
 from kafkalog.system_topics.coordinator_load import load_failures, with_load_failures
+from kafkalog.system_topics.group_types import GROUP_TYPES, split_record_type
 from kafkalog.system_topics.reading import AsOf, StateList, check_known
 from kafkalog.system_topics.replay import load_topic
 from kafkalog.system_topics.share_state import Delivery, ShareState, read_share_state
 
 _RETENTION_MINUTES: Final = 7 * 24 * 60
 """Kafka's default of `offsets.retention.minutes`."""
-_STABLE: Final = {"consumer": 0, "streams": 1}
-"""`MemberState.STABLE`, by the type of group."""
 
 
 @dataclass(slots=True)
@@ -149,7 +148,7 @@ class Group(Result):
             return "Empty"
         if self.type == "streams" and not 0 <= self.topology_epoch == self.validated_topology_epoch:
             return "NotReady"
-        if self.type in _STABLE:
+        if GROUP_TYPES[self.type].stable is not None:
             if self.epoch > self.assignment_epoch:
                 return "Assigning"
             if not all(member.is_stable and member.epoch == self.assignment_epoch for member in self.members):
@@ -181,7 +180,7 @@ class Group(Result):
         """The topics that members consume; None if they do not tell: of other protocols, or by a regular expression."""
         topics = {topic for member in self.members for topic in member.subscribed}
         is_known = all(member.subscribed for member in self.members) and not any(topic[0] == "~" for topic in topics)
-        return topics if is_known and self.type != "share" else None
+        return topics if is_known and GROUP_TYPES[self.type].commits_offsets else None
 
     @property
     def lag(self) -> int | None:
@@ -398,11 +397,9 @@ class _Loader:
             return
         elif kind == "GroupMetadata":
             self._classic(group, value)
-        else:
-            for prefix in ("Consumer", "Share", "Streams"):
-                if kind.startswith(f"{prefix}Group"):
-                    group.type = prefix.lower()
-                    self._modern(group, kind.removeprefix(f"{prefix}Group"), key, value)
+        elif parts := split_record_type(kind):
+            group.type, what = parts
+            self._modern(group, what, key, value)
 
     def _name_of(self, topic_id: str) -> str:
         """The topic's name, from the metadata log or else from a partition's file; the id if neither is here."""
@@ -459,7 +456,7 @@ class _Loader:
                 for offset in group.offsets:
                     bounds = bounds_of(TopicPartition(offset.topic, offset.partition))
                     if bounds is not None:
-                        _set_lag(offset, bounds, is_share=group.type == "share")
+                        _set_lag(offset, bounds, is_share=not GROUP_TYPES[group.type].commits_offsets)
             yield group
 
     def _assign_topics(self, group: Group) -> None:
@@ -533,7 +530,7 @@ class _Loader:
                     member.subscribed.append("~" + value["subscribedTopicRegex"])
             else:
                 member.epoch = value["memberEpoch"]
-                member.is_stable = value.get("state") == _STABLE.get(group.type)
+                member.is_stable = value.get("state") == GROUP_TYPES[group.type].stable
                 for part in value.get("assignedPartitions", ()):
                     member.assigned[self._names.get(part["topicId"], part["topicId"])] = part["partitions"]
                 for part in value.get("activeTasks", ()):
