@@ -562,6 +562,11 @@ class Findings(PartsReport):
         self.rows = rows
 
 
+def not_installed(what: str, extra: str) -> str:
+    """Say which of kafkalog's extras has the library that something needs; the extra has the versions that work."""
+    return f"{what}: pip install 'kafkalog[{extra}]'"
+
+
 def warn(message: object, category: type[Warning]) -> None:
     """Issue a warning that points at the caller's line, the first one outside this package and PyArrow."""
     # a warning that points into this package would be shown once for all places that cause it

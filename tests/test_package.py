@@ -66,6 +66,16 @@ def test_the_version_is_the_one_in_pyproject():
     assert kafkalog.__version__ == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
+def test_a_library_of_an_extra_is_installed_with_the_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = {name: extras[name] for name in extras.keys() - {"test", "bench", "docs", "dev"}}
+    libraries = {re.split(r"[\[>=]", requirement)[0] for of in extras.values() for requirement in of}
+    source = "\n".join(path.read_text() for path in (ROOT / "kafkalog").rglob("*.py"))
+    assert {*re.findall(r"not_installed\([^()]*(?:\(\)[^()]*)?, \"([\w-]+)\"\)", source)} == extras.keys() - {"spark"}
+    assert {*re.findall(r"pip install '?kafkalog\[([\w-]+)\]", source)} <= extras.keys()
+    assert not libraries & {*re.findall(r"pip install ([\w-]+)", source)}
+
+
 def test_every_kernel_is_built():
     assert KERNELS
     assert {f"kafkalog._kernels.{name}" for name in KERNELS} <= set(MODULES)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kafkalog.cli.commands import JOBS
 from kafkalog.cli.exits import Exit
+from kafkalog.errors import not_installed
 
 if TYPE_CHECKING:
     from kafkalog.cli.leads import Advice
@@ -378,7 +379,8 @@ class Completion(argparse.Action):
         try:
             import shtab
         except ImportError:
-            parser.exit(Exit.USAGE, "kafkalog: error: --completion needs shtab: pip install shtab\n")
+            text = not_installed("--completion needs shtab", "completion")
+            parser.exit(Exit.USAGE, f"kafkalog: error: {text}\n")
         whole = self._build_parser()
         for action in _actions(whole):
             names = action.metavar if isinstance(action.metavar, tuple) else (action.metavar or action.dest.upper(),)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from kafkalog.errors import Findings, NotKafkaError, Reason, WriteError
+from kafkalog.errors import Findings, NotKafkaError, Reason, WriteError, not_installed
 from kafkalog.interchange.file_types import file_type
 from kafkalog.interchange.input_paths import input_files
 from kafkalog.log.log_dir import LogDir, missing_path
@@ -105,7 +105,7 @@ class Database:
         try:
             import duckdb
         except ImportError as error:
-            raise ImportError("comparing content needs duckdb: pip install 'kafkalog[sql]'") from error
+            raise ImportError(not_installed("comparing content needs duckdb", "sql")) from error
         memory = _USUAL_MEMORY if memory is None else memory
         if memory < _LEAST_MEMORY:
             raise ValueError(f"memory (--memory) must be at least {_LEAST_MEMORY // 2**20}M")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from kafkalog.errors import not_installed
 from kafkalog.indexes.statistics import IndexStatistics
 from kafkalog.text import human_bytes
 
@@ -70,5 +71,5 @@ def import_matplotlib() -> Any:
     try:
         import matplotlib as mpl
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("pictures need Matplotlib: pip install matplotlib", name="matplotlib") from error
+        raise ModuleNotFoundError(not_installed("pictures need Matplotlib", "plot"), name="matplotlib") from error
     return mpl

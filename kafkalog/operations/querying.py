@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.errors import Finding, KafkalogError, ReadError, Reason
+from kafkalog.errors import Finding, KafkalogError, ReadError, Reason, not_installed
 from kafkalog.format import SCHEMAS_TOPIC
 from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
 from kafkalog.interchange.arrow_streams import ArrowStream
@@ -141,7 +141,7 @@ class Querying:
         try:
             import duckdb
         except ImportError as error:
-            raise ImportError("queries need duckdb: pip install 'kafkalog[sql]'") from error
+            raise ImportError(not_installed("queries need duckdb", "sql")) from error
         check_on_decode_error(on_decode_error)
         if unknown := [name for name in options if name not in ScanOptions.__annotations__]:
             raise TypeError(f"unexpected keyword argument {unknown[0]!r}; the options are those of scan")

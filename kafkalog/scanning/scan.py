@@ -27,6 +27,7 @@ from kafkalog.errors import (
     ReadError,
     Reason,
     UnwritableError,
+    not_installed,
     warn,
 )
 from kafkalog.interchange.arrow_buffers import data_frame
@@ -274,7 +275,7 @@ class Scan(ArrowStream):
         try:
             import pandas as pd
         except ImportError as error:
-            raise ImportError("pandas is not installed: pip install pandas") from error
+            raise ImportError(not_installed("to_pandas() needs pandas", "pandas")) from error
         backend = options.pop("dtype_backend", None)
         if backend not in (None, "pyarrow"):
             raise ValueError(f"dtype_backend must be 'pyarrow' or left out, not {backend!r}")

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import functions
+from kafkalog.errors import not_installed
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.selection import FunctionFailure, Mask
 from kafkalog.records.spans import Spans
@@ -299,7 +300,7 @@ def _compile(
         import numba
         from numba.core import errors, types
     except ImportError as error:
-        raise ImportError("where= and extract= need numba: pip install numba") from error
+        raise ImportError(not_installed("where= and extract= need numba", "numba")) from error
     # the loop takes only the columns that the function asks for: building the others costs more than the call
     columns = tuple(name for name in _COLUMNS if any(name in ARGUMENTS[one] for one in names))
     _check_comparisons(label, function, names)

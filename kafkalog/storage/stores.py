@@ -32,6 +32,7 @@ from kafkalog.errors import (
     Reason,
     UnsupportedError,
     WriteError,
+    not_installed,
 )
 from kafkalog.storage.location import AnyPath, Location, clean, is_public_option, is_url
 from kafkalog.storage.ranges import RangeSource
@@ -41,7 +42,6 @@ from kafkalog.text import near
 
 Options = Mapping[str, Any]
 
-_INSTALL: Final = "pip install 'kafkalog[object-store]'"
 _OBSTORE: Final = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https")
 _AZURE: Final = ("abfs", "abfss", "adl")
 _ALIASES: Final = {"anon": "skip_signature", "endpoint_url": "endpoint", "region_name": "region"}
@@ -469,7 +469,8 @@ def _needed(name: str, url: str) -> Iterator[None]:
         yield
     except ImportError:
         scheme = url.partition("://")[0]
-        raise UnsupportedError(Reason.NOT_INSTALLED, f"{scheme}:// needs {name}: {_INSTALL}") from None
+        detail = not_installed(f"{scheme}:// needs {name}", "object-store")
+        raise UnsupportedError(Reason.NOT_INSTALLED, detail) from None
 
 
 def _without_secrets(options: Options) -> dict[str, Any]:

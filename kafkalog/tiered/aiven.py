@@ -19,7 +19,7 @@ import numpy as np
 import zstandard
 
 from kafkalog import format as kf
-from kafkalog.errors import KafkalogError, LimitExceededError, ReadError, Reason, UnsupportedError
+from kafkalog.errors import KafkalogError, LimitExceededError, ReadError, Reason, UnsupportedError, not_installed
 from kafkalog.storage.files import read_file
 from kafkalog.storage.location import Location
 from kafkalog.storage.ranges import RangeSource
@@ -117,7 +117,7 @@ class Manifest:
             from Crypto.Hash import SHA3_512
             from Crypto.PublicKey import RSA
         except ImportError:
-            detail = "the segment is encrypted, which needs pycryptodome: pip install 'kafkalog[tiered]'"
+            detail = not_installed("the segment is encrypted, which needs pycryptodome", "tiered")
             raise UnsupportedError(Reason.NOT_INSTALLED, detail, path=self._place) from None
         try:
             name, wrapped = self._encryption["dataKey"].split(":")

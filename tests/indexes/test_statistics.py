@@ -389,7 +389,7 @@ def test_without_matplotlib_the_error_names_what_to_install(log_dir, run_lines, 
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     code, _, err = run_lines("index-stats", log_dir, "--plot", tmp_path / "x.svg")
     assert code == 2
-    assert "pip install matplotlib" in err
+    assert "pip install 'kafkalog[plot]'" in err
 
 
 def needs_matplotlib():

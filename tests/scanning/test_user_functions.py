@@ -426,7 +426,7 @@ for options in ({{"where": lambda offset: True}}, {{"extract": {{"x": ("f8", lam
         print(error)
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=_environment())
-    assert run.stdout == "where= and extract= need numba: pip install numba\n" * 2, run.stderr
+    assert run.stdout == "where= and extract= need numba: pip install 'kafkalog[numba]'\n" * 2, run.stderr
 
 
 def _environment():

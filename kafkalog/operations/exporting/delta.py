@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from kafkalog import format as kf
-from kafkalog.errors import OutputExistsError, Reason
+from kafkalog.errors import OutputExistsError, Reason, not_installed
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
 from kafkalog.interchange.record_writers import OutputFormat, ParquetSink
 from kafkalog.log.log_dir import located
@@ -80,7 +80,7 @@ class ResumedDelta(ResumedTable):
         try:
             from deltalake import DeltaTable
         except ImportError as error:
-            raise ImportError("an export to Delta needs deltalake: pip install deltalake") from error
+            raise ImportError(not_installed("an export to Delta needs deltalake", "delta")) from error
         self._target = target
         self._options = _options_of_store(target, storage_options)
         self._place = place_of(located(target, storage_options))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkalog.errors import FileChangedError, OutputExistsError, Reason
+from kafkalog.errors import FileChangedError, OutputExistsError, Reason, not_installed
 from kafkalog.operations.exporting.delta import PROPERTY
 from kafkalog.operations.exporting.parts import PartWriter, WrittenPart, batches_of
 from kafkalog.operations.exporting.resuming import (
@@ -72,7 +72,7 @@ class ResumedIceberg(ResumedTable):
         try:
             from pyiceberg.exceptions import NoSuchTableError
         except ImportError as error:
-            raise ImportError("an export to Iceberg needs pyiceberg: pip install pyiceberg") from error
+            raise ImportError(not_installed("an export to Iceberg needs pyiceberg", "iceberg")) from error
         self._catalog: Catalog
         self._table: Table | None = None
         if isinstance(target, str):

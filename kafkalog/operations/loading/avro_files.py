@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from kafkalog.errors import ReadError, Reason
+from kafkalog.errors import ReadError, Reason, not_installed
 from kafkalog.protocol.encoder import uvarint
 from kafkalog.storage.files import file_status
 from kafkalog.values.formats.avro import AvroValues
@@ -33,7 +33,7 @@ class AvroFile:
         try:
             import fastavro
         except ImportError as error:
-            raise ImportError("a load of Avro files needs fastavro: pip install fastavro") from error
+            raise ImportError(not_installed("a load of Avro files needs fastavro", "avro")) from error
         try:
             with open(self.name, "rb") as file:
                 blocks = fastavro.block_reader(file)

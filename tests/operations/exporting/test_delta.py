@@ -110,7 +110,7 @@ def test_a_table_whose_log_is_damaged_is_an_error_of_kafkalog(root, lake):
 def test_what_the_command_line_says_without_the_library(root, lake, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "deltalake", None)
     assert main(["export", str(root), "-o", lake.name, "--format", "delta", "--resume"]) == 2
-    assert "pip install deltalake" in capsys.readouterr().err
+    assert "pip install 'kafkalog[delta]'" in capsys.readouterr().err
 
 
 def test_a_local_table_is_durable_when_the_export_ends(root, lake, monkeypatch):

@@ -98,5 +98,5 @@ def test_internal_topics_are_left_out_unless_they_are_named(spark, log_dir, tmp_
 def test_a_function_without_numba_is_refused_on_the_driver(spark, log_dir, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "numba", None)
     for run in (jobs.scan, lambda *where, **options: jobs.export(*where, tmp_path / "out", **options)):
-        with pytest.raises(ImportError, match="pip install numba"):
+        with pytest.raises(ImportError, match=r"pip install 'kafkalog\[numba\]'"):
             run(spark, log_dir, where=lambda offset: offset < 5)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kafkalog.errors import Reason, UnsupportedError
+from kafkalog.errors import Reason, UnsupportedError, not_installed
 from kafkalog.values.types import SchemaError
 
 Descriptor = Any
@@ -182,9 +182,7 @@ def new_message(message: Descriptor, data: bytes = b"") -> Any:
 
 
 def _not_installed() -> UnsupportedError:
-    return UnsupportedError(
-        Reason.NOT_INSTALLED, "Protobuf schemas need grpcio-tools: pip install 'kafkalog[protobuf]'"
-    )
+    return UnsupportedError(Reason.NOT_INSTALLED, not_installed("Protobuf schemas need grpcio-tools", "protobuf"))
 
 
 def _with_imports(text: str, find: Callable[[str], str | None] | None) -> tuple[dict[str, str | bytes], list[str]]:
