@@ -7,6 +7,7 @@ The annotations of a function say which types its arguments have: others raise b
 from __future__ import annotations
 
 import functools
+import os
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -64,17 +65,19 @@ def leading(called: Call, owner: str = "") -> Call:
             if name not in options and (trace is None or trace.tb_next is not None):
                 raise  # it is about a call further below
         if name in options:
-            raise TypeError(_unknown(function, name, known, owner, args))
-        raise TypeError(_wrong_arguments(function, message, args))
+            raise TypeError(_unknown(function, name, options[name], known, owner, args))
+        raise TypeError(_wrong_arguments(function, message, args, owner))
 
     return cast(Call, call)
 
 
-def _unknown(function: FunctionType, name: str, known: Collection[str], owner: str, args: Sequence[object]) -> str:
+def _unknown(
+    function: FunctionType, name: str, value: object, known: Collection[str], owner: str, args: Sequence[object]
+) -> str:
     """The message about an option that a function does not have, or a method of the class `owner`."""
     owner = type(args[0]).__name__ if owner and args else owner
     title = f"{owner}.{function.__name__}".removesuffix(".__init__") if owner else function.__name__
-    return f"{title} has no option {name!r}; {_meant(name, known, owner)}"
+    return f"{title} has no option {name!r}; {_meant(name, value, known, owner)}"
 
 
 def _with(
@@ -130,9 +133,9 @@ def documented_keywords(function: FunctionType) -> list[str]:
     return list(dict.fromkeys([*own, *(name for line in listed for name in line.split(", "))]))
 
 
-def _meant(name: str, known: Collection[str], owner: str) -> str:
+def _meant(name: str, value: object, known: Collection[str], owner: str) -> str:
     """What to type instead of an unknown option; streams of rows have theirs in the call that made them."""
-    from kafkalog.words import meant_keyword, unknown_keyword
+    from kafkalog.words import has_text, meant_keyword, shown, unknown_keyword
 
     maker = {"Scan": "scan", "BatchScan": "batches"}.get(owner)
     if maker is not None:
@@ -141,28 +144,50 @@ def _meant(name: str, known: Collection[str], owner: str) -> str:
         own = own if own in options else meant_keyword(name, options) or ""
         if own:
             then = ".to_batches()" if own == "batch_size" else ""
-            return f"use kafkalog.{maker}(path, {own}=...){then}"
-    return unknown_keyword(name, known)
+            return f"use kafkalog.{maker}(path, {own}={shown(value)}){then}"
+        if has_text(name, options):
+            return unknown_keyword(name, options, value)
+    return unknown_keyword(name, known, value)
 
 
-def _wrong_arguments(function: FunctionType, message: str, args: Sequence[object]) -> str:
+def _wrong_arguments(function: FunctionType, message: str, args: Sequence[object], owner: str) -> str:
     """What to type after Python's own message about too many arguments by position, or too few; others as they are."""
     name, code = function.__qualname__.removesuffix(".__init__").rpartition(".")[2], function.__code__
     positional = [one for one in code.co_varnames[: code.co_argcount] if one != "self"]
     if re.search(r" takes .*positional arguments? but ", message):
-        if name.startswith(("to_", "read_")) and isinstance(args[-1], int):
-            return f"{name} takes no number of rows by position; use head({args[-1]}), tail({args[-1]}) or limit="
-        sys.modules["kafkalog"].types  # noqa: B018 - imports the names of typed options
-        others = [f"{one}=" for one in keywords_of.__wrapped__(function) if one not in positional]
-        named = ", ".join(others[:_SHOWN_KEYWORDS]) + (" ..." if len(others) > _SHOWN_KEYWORDS else "")
-        named = f", and the others by name: {named}" if others else ""
-        return f"{name} takes {' and '.join(positional) or 'nothing'} by position{named}"
+        return _by_name(function, name, positional, args[-1], owner)
     if missing := re.search(r" missing \d+ required .*argument", message):
         purpose = (function.__doc__ or "").strip().split("\n")[0].split(". ")[0].rstrip(".")
         names = [f"{one}=" for one in re.findall(r"'(\w+)'", message[missing.end() :])]
         reads = "; kafkalog.read_table(path) reads a log" if name in ("load", "write_table") else ""
         return f"{name} needs {' and '.join(names)} ({name}: {purpose}{reads})"
     return message
+
+
+def _by_name(function: FunctionType, name: str, positional: Sequence[str], value: object, owner: str) -> str:
+    """What to type instead of one value too many by position: the option of that type, or those that are needed."""
+    if name.startswith(("to_", "read_")) and isinstance(value, int):
+        return f"{name} takes no number of rows by position; use head({value}), tail({value}) or limit="
+    sys.modules["kafkalog"].types  # noqa: B018 - imports the names of typed options
+    others = [one for one in keywords_of.__wrapped__(function) if one not in positional]
+    takes = f"{name} takes {' and '.join(positional) or 'nothing'} by position"
+    if isinstance(value, list):
+        return f"{takes}; " + (
+            f"use columns={value!r}" if "columns" in others else _meant("columns", value, others, owner)
+        )
+    if isinstance(value, (str, os.PathLike)) and "output" in others:
+        return f"{takes}; use output={os.fspath(value)!r}"
+    named = ", ".join(f"{one}=" for one in _needed_first(function, others)).replace(", ...=", " ...")
+    return takes + (f", and the others by name: {named}" if others else "")
+
+
+def _needed_first(function: FunctionType, names: Sequence[str]) -> list[str]:
+    """The first keyword arguments to name: those without a default, and the place to write, without which no one is."""
+    code, defaults = function.__code__, function.__kwdefaults__ or {}
+    own = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    needed = [one for one in names if one in own and one not in defaults]
+    ordered = [*dict.fromkeys([*needed, *(one for one in names if one == "output"), *names])]
+    return ordered[:_SHOWN_KEYWORDS] + (["..."] if len(ordered) > _SHOWN_KEYWORDS else [])
 
 
 _SHOWN_KEYWORDS: Final = 6

@@ -23,7 +23,7 @@ fsck check validate sanity-check verify-index verify-indexes check-index check-i
     = verify | verify(path)
 query abfrage   = sql                                               | sql(query, path)
 lag consumer-lag consumer-groups gruppen = groups                                | groups(path)
-dump-log dumplogsegments dumplog dump-log-segments = dump                             | dump(path)
+dump-log dumplogsegments dumplog dump-log-segments = dump                             | dump("FILE.log")
 version         = --version                                         | __version__
 help man manual hilfe = --help                                            | __doc__
 topics list-topics topic-list tree > kafkalog ls PATH, or kafkalog metadata PATH --show topics for their settings \
@@ -67,12 +67,12 @@ to-json json jsonl to-jsonl ndjson dump-json dump-jsonl \
     > kafkalog cat PATH --json, or kafkalog export PATH -o out.jsonl | export(path, "out.jsonl")
 to-arrow arrow feather to-feather ipc > kafkalog export PATH -o out.arrow | read_table(path)
 to-delta delta iceberg to-iceberg > kafkalog export PATH -o TABLE --format delta --resume \
-    | export(path, table, format="delta", resume=True)
-extract copy-out > kafkalog export PATH -o DIR | export(path, output)
+    | export(path, output, format="delta", resume=True)
+extract copy-out > kafkalog export PATH -o out.parquet | export(path, "out.parquet")
 produce producer-perf-test console-producer append write import ingest insert put from-parquet from-csv \
     > kafkalog load FILE -o DIR --topic TOPIC | load(file, output, topic=name), or write_table(table, path, topic=name)
 read-csv load-csv open-csv read-parquet load-parquet open-parquet > kafkalog load FILE -o DIR --topic TOPIC \
-    | load(file, output, topic=name) writes a file as a log
+    | load(file, output, topic=name) to write a file as a log
 anonymize anonymise pseudonymize redact mask > kafkalog convert PATH -o DIR --redact value=null --redact-where \
     'key == WORD' | convert(path, output, redact={"value": "null"})
 erase delete del rm forget remove gdpr drop purge löschen \
@@ -97,34 +97,41 @@ restore restore-tiered wiederherstellen > kafkalog tiered restore URL -o DIR, or
     | restore_tiered(remote, output), or boot(path, output)
 restore-to restore-at point-in-time pitr rewind time-travel \
     > kafkalog export PATH --end-timestamp TIME -o FILE.parquet, then kafkalog load FILE.parquet -o DIR --topic TOPIC \
-    (boot has no end time) | export(path, output) of what came before, and load(output, ...)
+    (boot has no end time) | export(path, "out.parquet", until=time), and kafkalog.load("out.parquet", output, \
+    topic=name)
 start serve server-start up bootstrap format storage run launch > kafkalog preflight PATH (what a start does), or \
     kafkalog boot PATH -o DIR (a log dir for a new cluster) | preflight(path), or boot(path, output)
-read-time-index open-time-index load-time-index timeindex > kafkalog dump FILE.timeindex | TimeIndex.open(path)
+read-time-index open-time-index load-time-index timeindex > kafkalog dump FILE.timeindex \
+    | TimeIndex.open("FILE.timeindex")
 read-txn-index read-transaction-index transaction-index txn-index txnindex aborted-transactions aborted-txns \
-    > kafkalog dump FILE.txnindex, or kafkalog transactions PATH | TransactionIndex.open(path)
+    > kafkalog dump FILE.txnindex, or kafkalog transactions PATH | TransactionIndex.open("FILE.txnindex")
 read-producer-snapshot producer-snapshot read-snapshot open-snapshot load-snapshot \
-    > kafkalog dump FILE.snapshot, or kafkalog producers PATH | ProducerSnapshot.open(path)
+    > kafkalog dump FILE.snapshot, or kafkalog producers PATH | ProducerSnapshot.open("FILE.snapshot")
 write-index save-index write-time-index dump-index > kafkalog reindex PATH --in-place \
-    | OffsetIndex(...).tofile(path), or TimeIndex(...).tofile(path)
+    | OffsetIndex.build(segment).tofile("new.index"), or reindex(path, in_place=True)
 index indexes read-index open-index load-index show-index offset-index time-index > kafkalog dump FILE.index to \
     print one, kafkalog index-stats PATH to measure them, or kafkalog reindex PATH --in-place to rebuild them \
-    | OffsetIndex.open(path), or TimeIndex.open(path)
+    | OffsetIndex.open("FILE.index"), or TimeIndex.open("FILE.timeindex")
 rebuild rebuild-index rebuild-indexes reindex-all regenerate > kafkalog reindex PATH --in-place \
-    | reindex(path, ...); index_stats(path) measures
+    | reindex(path, in_place=True), or index_stats(path) to measure them
 build-index build-indexes make-index create-index new-index > kafkalog reindex PATH --in-place \
     | OffsetIndex.build(segment, index_interval_bytes=4096)
 index-sanity-check > kafkalog verify PATH | verify(path)
-log-cleaner cleaner clean vacuum compaction defrag gc optimize > kafkalog compact PATH -o DIR | compact(path, ...)
-delete-records > kafkalog trim PATH --before-offset N -o DIR | trim(path, output, before_offset=42)
-retention expire prune > kafkalog trim PATH --retention-ms MS -o DIR | trim(path, ...)
-chop rollback > kafkalog truncate PATH --to-offset N -o DIR | truncate(path, ...)
+log-cleaner cleaner clean vacuum compaction defrag gc optimize > kafkalog compact PATH -o DIR \
+    | compact(path, output=output)
+delete-records > kafkalog trim PATH --before-offset N -o DIR \
+    | trim("DIR/orders-0", output=output, before_offset=42)
+retention expire prune > kafkalog trim PATH --retention-ms MS -o DIR \
+    | trim(path, output=output, topics="orders", retention_ms=604800000)
+chop rollback > kafkalog truncate PATH --to-offset N -o DIR \
+    | truncate("DIR/orders-0", output=output, to_offset=42)
 compare cmp comm replica-verification vergleichen \
-    > kafkalog diff REPLICA REPLICA, or kafkalog diff --content A B | diff(a, b)
+    > kafkalog diff REPLICA REPLICA, or kafkalog diff --content A B \
+    | diff("A/orders-0", "B/orders-0") for replicas, or comparing.content.compare(a, b) for log dirs
 translate translate-offsets offset-translation remote-cluster-utils > kafkalog groups A --translate-to B | groups(path)
 join combine > kafkalog merge REPLICA REPLICA -o DIR | merge(replicas, output)
 concat concatenate > kafkalog merge REPLICA REPLICA -o DIR \
-    | RecordColumns.concatenate([...]) for records, or merge(replicas, output) for replicas of a log
+    | RecordColumns.concatenate([records, records]) for records, or merge(replicas, output) for replicas of a log
 groups-list group members member list-groups consumers describe-groups share-groups streams-groups \
     > kafkalog groups PATH --members | groups(path)
 txn txns transaction hanging find-hanging > kafkalog transactions PATH | transactions(path)
@@ -141,7 +148,7 @@ size sizes df storage-usage usage > kafkalog space PATH | space(path)
 html dashboard health doctor diagnose ui serve-report > kafkalog report PATH -o report.html \
     | report(path).write("report.html")
 batch batch-info dump-batches compression codecs properties > kafkalog batches PATH --summary | batches(path)
-hexdump xxd od raw strings > kafkalog dump FILE.log --print-data-log, or kafkalog batches PATH | dump(path)
+hexdump xxd od raw strings > kafkalog dump FILE.log --print-data-log, or kafkalog batches PATH | dump("FILE.log")
 crc32c crc32 > kafkalog verify PATH | codec.crc32c(data)
 check-crcs crc-ok check-crc verify-crc verify-crcs crcs > kafkalog verify PATH \
     | codec.check_crcs(data) for batches in memory, or verify(path)
@@ -149,7 +156,7 @@ murmur2 murmur hash-key hash-keys partitioner partition-for partition-for-key pa
     > kafkalog load FILE -o DIR --topic TOPIC --partitions N --partitioner NAME | codec.partitions(keys, 12)
 gaps offset-gaps missing-offsets find-gaps > kafkalog verify PATH | read_numpy(path).offset, and np.diff of it
 varint varints > kafkalog dump FILE | codec.decode_varints(data), or codec.encode_varints(values)
-writer log-writer segment-writer > kafkalog load FILE -o DIR --topic TOPIC | PartitionWriter(path), or \
+writer log-writer segment-writer > kafkalog load FILE -o DIR --topic TOPIC | PartitionWriter("DIR/orders-0"), or \
     write_table(table, path, topic=name)
 encode > kafkalog load FILE -o DIR --topic TOPIC | codec.encode(columns)
 damage corruption crc checksum md5sum sha256sum sha1sum scrub verify-checksum integrity test lint sanity is-ok \
@@ -164,7 +171,7 @@ tac reverse newest latest > kafkalog cat PATH --tail 10 | scan(path).tail(10)
 tombstones nulls > kafkalog cat PATH --filter 'value is null' | read_table(path, filters="value is null")
 dedupe dedup distinct compacted materialize ktable > kafkalog cat PATH --latest key | read_table(path, latest="key")
 stream tailf > kafkalog cat PATH --follow --tail 0 | scan(path)
-history changelog audit > kafkalog groups PATH --history | history(path)
+history changelog audit > kafkalog groups PATH --history | history(path, topics="__consumer_offsets")
 explain plan > kafkalog cat PATH --explain | scan(path).explain()
 analyze profile histogram distribution analysieren > kafkalog batches PATH --summary, or kafkalog space PATH --records \
     | batches(path), or space(path, records=True)
@@ -174,12 +181,15 @@ shell repl cli console prompt interactive > kafkalog sql 'select ...' PATH, or k
     | sql(query, path), or open(path)
 web open endpoint endpoint-health alarm monitor > kafkalog report PATH -o report.html, or kafkalog ls PATH \
     | report(path), or open_log_dir(path)
-avro protobuf decode deserialize decode-values > kafkalog cat PATH --value-format avro (or protobuf, json) \
-    | read_table(path, value_format="avro"), or codec.decode(data) for bytes
+avro protobuf > kafkalog cat PATH --value-format avro (or protobuf, json) \
+    | read_table(path, value_format={"format": "avro", "schema": "order.avsc"}), or value_format="avro" with a registry
+decode deserialize decode-values > kafkalog cat PATH --value-format json (or avro, protobuf) \
+    | read_table(path, value_format="json"), or codec.decode(data) for bytes
 replay mirror replicate install deploy inject > kafkalog load FILE -o LOG_DIR --install, into a stopped broker \
-    | load(file, output, install=True)
-split rotate roll segment resize > kafkalog convert PATH -o DIR --segment-bytes 100M | convert(path, output, config=...)
-tar zip archive > kafkalog export PATH -o DIR, or tar -c PATH: files are read as they are | export(path, output)
+    | load(file, log_dir, topic=name, install=True)
+split rotate roll segment resize > kafkalog convert PATH -o DIR --segment-bytes 100M \
+    | convert(path, output, config=kafkalog.LogConfig(segment_bytes=104857600))
+tar zip archive > kafkalog export PATH -o DIR, or tar -c PATH: files are read as they are | export(path, "out.parquet")
 mv move relocate > kafkalog salvage PATH -o DIR (verified), or cp -a while no broker runs there \
     | salvage(path, output), or boot(path, output) for a broker
 rename rename-topic > kafkalog export PATH --isolation-level read_committed -o FILE.parquet, then kafkalog load \
@@ -241,7 +251,7 @@ key key_column key_col id_column value_column value_col message_key = \
 sep delimiter delim quotechar quoting header line_terminator na_rep = \
     row_group_rows > kafkalog.read_table(path) and pyarrow.csv.write_csv; here it is commas, and a line of names
 sort sort_by order_by orderby = > to_pandas() of the result and its sort_values(), or \
-    kafkalog.sql("select ... order by ...", path)
+    kafkalog.sql("select * from records order by key", path)
 fix repair heal autofix = indexes_only > the result's next, which is the way to a log that a broker serves: \
     kafkalog.reindex, kafkalog.salvage or kafkalog.boot
 headers header = header_columns > a column headers of the table: for each record a list of {"key": "a", "value": b"1"}
@@ -270,7 +280,11 @@ out dest destination dst target to path output_path filename = output
 dryrun simulate preview = dry_run
 group group_id consumer_group = groups
 codec compression_type = compression
-chunksize chunk_size batchsize max_batch_size = batch_size
+chunksize chunk_size batchsize max_batch_size iterator = \
+    binary_type > (batch.to_pandas() for batch in kafkalog.scan(path, batch_size=VALUE).to_batches())
+batchsize max_batch_size = batch_size
+message_type message_class message_name proto_class protobuf_class message = \
+    value_format > value_format={"format": "protobuf", "schema": "order.proto", "message": "Order"}
 n_threads num_threads workers n_jobs max_workers jobs parallel = threads
 errors on_error ignore_errors on_bad_lines on_bad_records = on_corruption
 strict verify_checksums check_crc crc = check_crcs
@@ -309,8 +323,8 @@ _ATTRIBUTES: Final = (
 metadata file_metadata = kafkalog.ls(path) for sizes and numbers of records, or kafkalog.metadata(path) for the topics \
     of KRaft
 end_offsets beginning_offsets earliest latest watermarks get_watermark_offsets = kafkalog.ls(path)
-filter where query loc iloc = kafkalog.scan(..., filters="key == abc"), or where=function
-select project with_columns drop rename = kafkalog.scan(..., columns=["offset", "key"])
+filter where query loc iloc = kafkalog.scan(path, filters="key == abc"), or where=function
+select project with_columns drop rename = kafkalog.scan(path, columns=["offset", "key"])
 read read_at read_offset fetch_offset seek_to = scan(start_offset=42, limit=1) and its to_table() or to_numpy(), or \
     kafkalog.cat(path, start_offset=42)
 collect lazy compute fetch load execute run read = to_table(), to_pandas(), to_polars() or to_numpy()
@@ -318,8 +332,8 @@ check_crcs crc_ok check_crc verify_crcs verify_checksums valid_crcs = verify()
 check_crcs crc_ok check_crc verify_crcs verify_checksums valid_crcs = crc (stored), and kafkalog.codec.check_crcs(data)
 batch_headers batch_table header_table = batches
 murmur2 partition_for_key partition_for_keys partitions hash_keys = factorize(), or kafkalog.codec.partitions(keys, 12)
-gaps offset_gaps missing_offsets = verify(), or np.diff(to_numpy(columns=["offset"]).offset)
-limit take first nrows sample = kafkalog.scan(..., limit=10), or head(10)
+gaps offset_gaps missing_offsets = verify(), or kafkalog.read_numpy(path).offset, and np.diff of it
+limit take first nrows sample = kafkalog.scan(path, limit=10), or head(10)
 fetchall fetchone rows iter_rows iterrows itertuples records messages to_pylist to_dicts to_list tolist = \
     to_table().to_pylist(), or kafkalog.cat(path) for records as objects
 batches = kafkalog.batches(path) for those of the log, or to_batches() for tables
@@ -332,24 +346,24 @@ pl polars to_polars df pandas to_pandas to_df arrow table = to_arrow()
 numpy values to_array = to_numpy()
 size = size_in_bytes, in bytes, or count_rows() for records
 count size shape num_rows n_rows nrows height length n_records num_records count_records total = count_rows()
-dtypes schema fields columns collect_schema column_names names = to_table().schema, or scan(...).schema
+dtypes schema fields columns collect_schema column_names names = to_table().schema, or scan(path).schema
 name = topic_partition, or path
 last newest = tail(1)
 timestamps = to_table(columns=["timestamp"])["timestamp"]
 record get at = kafkalog.lookup(path, offset=42), or kafkalog.cat(path, start_offset=42)
 read_all = to_table(), to_pandas() or to_polars()
-to_duckdb duckdb = kafkalog.sql("select ...", path), or duckdb.sql("select ... from scan")
+to_duckdb duckdb = kafkalog.sql("select * from records", path), or duckdb.sql("select * from scan")
 info describe summary = kafkalog.ls(path), or kafkalog.report(path)
 to_parquet write_parquet sink_parquet to_csv write_csv sink_csv to_json write_json to_feather write write_table \
     write_dataset to_delta write_delta save = kafkalog.export(path, "out.parquet")
 group_by groupby agg aggregate join sort sort_by order_by sort_values unique distinct pivot value_counts \
-    union sum mean max min = kafkalog.sql("select ...", path), or to_polars() or to_pandas() first
-sql = kafkalog.sql("select ...", path)
+    union sum mean max min = kafkalog.sql("select * from records", path), or to_polars() or to_pandas() first
+sql = kafkalog.sql("select * from records", path)
 show display print = head(20), or kafkalog.cat(path)
 show display print = to_pandas(), or print() of it
-consume poll subscribe consumer seek = kafkalog.cat(path), or scan(...)
-get_partition partition = kafkalog.open_log_dir(path)[topic, number], or kafkalog.scan(..., partitions=0)
-topic = kafkalog.scan(..., topics="orders")
+consume poll subscribe consumer seek = kafkalog.cat(path), or kafkalog.scan(path)
+get_partition partition = kafkalog.open_log_dir(path)[topic, number], or kafkalog.scan(path, partitions=0)
+topic = kafkalog.scan(path, topics="orders")
 partitions topic_partitions keys items = set_apart > kafkalog.ls(path).to_pandas() for a table, list(log_dir), or \
     log_dir[topic, number]
 partitions items rows entries elements values = noun > list(result), or result[topic, number]
@@ -362,7 +376,7 @@ errors problems issues warnings findings damage damaged failures missing = fault
 is_valid is_ok valid success passed healthy is_healthy is_clean clean status verdict = ok
 lost lost_records records_lost n_lost n_lost_records n_records_lost loss lost_offsets lost_ranges data_loss missing \
     missing_records missing_offsets holes gaps = losses
-json_normalize json parse_json from_json explode struct unnest = kafkalog.scan(..., value_format="json")
+json_normalize json parse_json from_json explode struct unnest = kafkalog.scan(path, value_format="json")
 to_dask dask to_ddf = kafkalog.export(path, "out.parquet"), and dask.dataframe.read_parquet("out.parquet")
 to_spark spark toSpark = kafkalog.spark.register(spark), and spark.read.format("kafkalog").load(path)
 to_ibis ibis = kafkalog.export(path, "out.parquet"), and ibis.read_parquet("out.parquet")
@@ -376,7 +390,7 @@ columns names fields dtypes = keys()
 is_na null_mask nulls mask tombstones = is_null()
 is_not_null valid_mask = is_valid()
 sizes itemsize length lens str_len value_lengths = lengths
-concat append extend vstack hstack = concatenate([...])
+concat append extend vstack hstack = concatenate([records, records])
 astype to_int frombuffer as_array decode str = as_dtype(">i8") for values of one size, or to_numpy("U") for text
 search find bisect searchsorted get_position = lookup([...])
 save savez to_npz write to_file dump = to_arrays > np.savez(file, **records.to_arrays())
@@ -386,7 +400,7 @@ to_html save_html render save show open = write("report.html")
 head first = slice(0, 10), or records[:10]
 tail last = take(range(-10, 0)), or records[-10:]
 filter where query loc iloc = take(rows), or an index: records[mask]
-sort sort_by order_by sort_values argsort = take(np.argsort(records.key)), or an index: records[np.argsort(...)]
+sort sort_by order_by sort_values argsort = take(np.argsort(records.key)), or an index: records[np.argsort(records.key)]
 groupby group_by agg aggregate join merge pivot describe = to_pandas(), or np.bincount of key.factorize()
 head tail sort_values query = to_pandas(), or print() of it
 copy deepcopy = take(slice(None)), which copies
@@ -492,25 +506,45 @@ def command_lead(name: str) -> Lead | None:
     return next((commands()[word] for word in spellings if word in commands()), None)
 
 
-def unknown_keyword(name: str, known: Collection[str]) -> str:
-    """The end of the message about an unknown keyword argument: the one that is meant, or all of them."""
+def unknown_keyword(name: str, known: Collection[str], value: object = None) -> str:
+    """The end of the message about an unknown keyword argument: the one that is meant, or all of them.
+
+    A text with a place for a value gets the one that was given.
+    """
     if name in ("tiered", "tiered_keys", "storage_options", "filesystem") and name not in known:
         option = "storage_options" if name == "filesystem" else name
-        return f"use {option}=" if option in known else f"pass kafkalog.open(path, {option}=...) as the path"
+        given = f"{option}={shown(value)}"
+        return f"use {option}=" if option in known else f"pass kafkalog.open(path, {given}) as the path"
     if name in ("partition", "partition_id") and "partitioner" in known:
         return "partitions= is their number; a column partition has that of each record (0 by default)"
     if name in ("output", "html", "html_path") and name not in known and "config" in known:
         return "the result has write(path), to_html(), to_markdown() and to_dict()"
     if meant := _meant_keywords(name, known):
-        return f"use {' or '.join(meant)}"
+        return f"use {' or '.join(meant).replace('=VALUE', f'={shown(value)}')}"
     if close := near(name, [*known]):
         return f"did you mean {close}=?"
     return f"there are {likely(name, known)}" if known else "it has none"
 
 
-def likely(word: str, names: Collection[str]) -> str:
-    """The names that a word is most likely to mean, first."""
-    ranked = sorted(names, key=lambda one: -_likeness(word, one))
+def shown(value: object) -> str:
+    """A value as it is typed, or ``...`` for a long one."""
+    text = repr(value)
+    return text if len(text) <= _MOST_CHARACTERS and "<" not in text else "..."
+
+
+_MOST_CHARACTERS: Final = 60
+
+
+def has_text(name: str, known: Collection[str]) -> bool:
+    """Whether a text says what to call instead of an option, where some others are known."""
+    return any(not one.endswith("=") for one in _meant_keywords(name, known))
+
+
+def likely(word: str, names: Iterable[str]) -> str:
+    """The names that a word is most likely to mean, first; the others in their order."""
+    known = [*names]
+    best = sorted((one for one in known if _likeness(word, one) > _ALIKE), key=lambda one: -_likeness(word, one))
+    ranked = [*best, *(one for one in known if one not in best)]
     return ", ".join(ranked[:_SHOWN]) + (", ..." if len(ranked) > _SHOWN else "")
 
 
@@ -522,6 +556,7 @@ def _likeness(word: str, name: str) -> float:
     return shares + difflib.SequenceMatcher(None, word, name).ratio()
 
 
+_ALIKE: Final = 0.6
 _SHOWN: Final = 8
 """The names that an error lists at most."""
 
@@ -612,7 +647,8 @@ _FUNCTIONS: Final = """
 spark to_spark read_spark from_spark register register_spark spark_session sparksession toSpark = \
     kafkalog.spark.register(spark), and spark.read.format("kafkalog").load(path)
 offsets_for_times offset_for_timestamp offset_for_time offsets_for_timestamps offset_at time_to_offset seek_time = \
-    kafkalog.lookup(path, timestamp="2026-11-28T00:00Z"), or open_log_dir(path)[topic, 0].offset_for_timestamp(...)
+    kafkalog.lookup(path, timestamp="2026-11-28T00:00Z"), or \
+    kafkalog.open_log_dir(path)[topic, 0].offset_for_timestamp("2026-11-28T00:00Z")
 write_pandas write_polars write_arrow write_df write_dataframe write_records write_batches write_frame to_topic = \
     kafkalog.write_table(table, path, topic=name)
 to_dask read_dask from_dask dask to_ddf = \
@@ -626,7 +662,7 @@ compress = kafkalog.codec.encode(records, compression="zstd") for records, pyarr
 decompress = kafkalog.codec.decode(data) for records, pyarrow.decompress for other bytes, or \
     kafkalog.convert(path, output, compression="none") for a log
 json_normalize from_json parse_json = kafkalog.read_table(path, value_format="json")
-compare compare_content content_diff = kafkalog.diff(a, b) for replicas of a partition, or \
+compare compare_content content_diff = kafkalog.diff("A/orders-0", "B/orders-0") for replicas of a partition, or \
     kafkalog.comparing.content.compare(a, b) for the records of log dirs
 read_schema = kafkalog.scan(path).schema for the columns, or kafkalog.schemas(path) for those of a registry
 read_metadata = kafkalog.ls(path) for sizes and numbers of records, or kafkalog.metadata(path) for the topics of KRaft
@@ -647,7 +683,7 @@ _READERS: Final = {
     "json": "kafkalog.read_table(path, value_format='json') decodes values; kafkalog.load(file, output, topic=name)"
     " writes a file of JSON lines as a log",
     "parquet": "kafkalog.load(file, output, topic=name) writes a Parquet file as a log",
-    "csv": "kafkalog.load(file, output, topic=name) writes a CSV file as a log",
+    "csv": 'kafkalog.load("in.csv", output, topic=name, value_format="json") writes a CSV file as a log',
     "batches": "use kafkalog.batches(path) for those of the log, or kafkalog.scan(path).to_batches() for tables",
     "numpy": "use kafkalog.scan(path).iter_numpy()",
 }
@@ -675,7 +711,9 @@ def unknown_attribute(value: object, name: str) -> str | None:
         return f"did you mean {close}?"
     if is_log and (function := unknown_function(name, ())):
         return function
-    return f"there are {likely(name, known)}" + ("" if not of_parts else f"; each part has {likely(name, of_parts)}")
+    return f"there are {likely(name, sorted(known))}" + (
+        "" if not of_parts else f"; each part has {likely(name, of_parts)}"
+    )
 
 
 def _part(name: str, names: Collection[str]) -> str | None:

@@ -55,7 +55,13 @@ kafkalog.read_table(d, n=3) -> limit=
 kafkalog.read_table(d, usecols=["key"]).column_names == ["key"] or 1 / 0
 kafkalog.read_table(d, skiprows=3) -> start_offset=
 kafkalog.read_table(d, filesystem=None) -> storage_options=
-kafkalog.read_pandas(d, chunksize=3) -> batch_size=
+kafkalog.read_pandas(d, chunksize=3) -> (batch.to_pandas() for batch in kafkalog.scan(path, batch_size=3).to_batches())
+kafkalog.open(d).to_pandas(chunksize=3) -> (batch.to_pandas() for batch in kafkalog.scan(path, batch_size=3)
+kafkalog.read_table(d, value_format="protobuf", message_type=int) -> {"format": "protobuf", "schema": "order.proto",
+kafkalog.scan(d).to_numpy(["offset", "key"]) -> use kafkalog.scan(path, columns=['offset', 'key'])
+kafkalog.read_table(d, ["offset"]) -> use columns=['offset']
+kafkalog.trim(p, "there", before_offset=3) -> use output='there'
+kafkalog.scan(d, foo=1) -> there are topics, partitions, start_offset
 kafkalog.read_table(d, dtype=None) -> decode=
 kafkalog.read_table(d, value_format="utf8", key_format="utf8").schema.field("value").type == pa.string() or 1 / 0
 kafkalog.read_table(d, tiered=out / "nowhere") -> no directories of remote segments
@@ -63,7 +69,7 @@ kafkalog.scan(d, tiered=out / "nowhere") -> no directories of remote segments
 kafkalog.verify(d, tiered=out / "nowhere") -> no directories of remote segments
 kafkalog.verify(d, value_format="utf8").values
 kafkalog.verify(d, topic="orders").topics == ["orders"] or 1 / 0
-kafkalog.ls(d, tiered=out) -> kafkalog.open(path, tiered=...)
+kafkalog.ls(d, tiered="x") -> kafkalog.open(path, tiered='x')
 kafkalog.space(d, topic="orders")
 kafkalog.batches(d, filter="x") -> batches has no option
 len(kafkalog.batches(d, topic="orders").to_table()) == 1 or 1 / 0
@@ -166,7 +172,7 @@ kafkalog.from_pandas -> kafkalog.write_table
 kafkalog.to_kafka -> kafkalog.write_table
 kafkalog.iter_records -> kafkalog.cat
 kafkalog.iter_numpy -> kafkalog.scan(path).iter_numpy()
-kafkalog.concat -> kafkalog.RecordColumns.concatenate([...])
+kafkalog.concat -> kafkalog.RecordColumns.concatenate([records, records])
 kafkalog.read_batches -> kafkalog.batches(path)
 kafkalog.varint -> kafkalog.codec.decode_varints
 kafkalog.scan(p).batches() -> kafkalog.batches(path)
@@ -218,11 +224,11 @@ kafkalog.analyse -> kafkalog.batches
 kafkalog.open(d).end_offsets() -> kafkalog.ls
 kafkalog.open(p).end_offsets -> log_end_offset
 # NumPy
-kafkalog.read_time_index -> kafkalog.TimeIndex.open(path)
-kafkalog.open_time_index -> kafkalog.TimeIndex.open(path)
-kafkalog.read_txn_index -> kafkalog.TransactionIndex.open(path)
-kafkalog.read_producer_snapshot -> kafkalog.ProducerSnapshot.open(path)
-kafkalog.write_index -> tofile(path)
+kafkalog.read_time_index -> kafkalog.TimeIndex.open("FILE.timeindex")
+kafkalog.open_time_index -> kafkalog.TimeIndex.open("FILE.timeindex")
+kafkalog.read_txn_index -> kafkalog.TransactionIndex.open("FILE.txnindex")
+kafkalog.read_producer_snapshot -> kafkalog.ProducerSnapshot.open("FILE.snapshot")
+kafkalog.write_index -> tofile("new.index")
 kafkalog.murmur2 -> kafkalog.codec.partitions(
 kafkalog.partition_for_key -> kafkalog.codec.partitions(
 kafkalog.partition_for_keys -> kafkalog.codec.partitions(
@@ -322,12 +328,12 @@ kafkalog.ls(d)[0].start_offset -> use start
 "ViewColumn(15 values" in repr(kafkalog.read_numpy(d, binary_type=pa.binary_view()).key) or 1 / 0
 # arguments of methods
 kafkalog.scan(d).to_polars(lazy=True) -> to_polars().lazy()
-kafkalog.scan(d).to_batches(batch_size=5) -> kafkalog.scan(path, batch_size=...).to_batches()
-kafkalog.scan(d).to_pandas(chunksize=5) -> kafkalog.scan(path, batch_size=...).to_batches()
+kafkalog.scan(d).to_batches(batch_size=5) -> kafkalog.scan(path, batch_size=5).to_batches()
+kafkalog.scan(d).to_pandas(chunksize=5) -> (batch.to_pandas() for batch in kafkalog.scan(path, batch_size=5)
 kafkalog.scan(d).to_table(5) -> head(5)
-kafkalog.scan(d).to_table(columns=["offset"]) -> kafkalog.scan(path, columns=...)
-kafkalog.scan(d).to_table(topic="orders") -> kafkalog.scan(path, topics=...)
-kafkalog.batches(d).to_table(columns=["base_offset"]) -> kafkalog.batches(path, columns=...)
+kafkalog.scan(d).to_table(columns=["offset"]) -> kafkalog.scan(path, columns=['offset'])
+kafkalog.scan(d).to_table(topic="orders") -> kafkalog.scan(path, topics='orders')
+kafkalog.batches(d).to_table(columns=["base_offset"]) -> kafkalog.batches(path, columns=['base_offset'])
 kafkalog.verify(d).to_pandas(orient="records") -> it has none
 kafkalog.open(d).to_table(foo=1) -> a scan has no option 'foo'; there are
 kafkalog.open(d).verify(foo=1) -> no option 'foo'

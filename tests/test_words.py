@@ -1,17 +1,23 @@
 """What the tables of words name is there: commands, their options, functions and their parameters."""
 
+import contextlib
 import functools
 import inspect
+import itertools
 import re
+import unittest.mock
 
+import numpy as np
 import pytest
+from golden_sets import GOLDEN
 
 import kafkalog
-from kafkalog import codec, words
+from kafkalog import words
 from kafkalog.calls import keywords_of
 from kafkalog.cli import option_leads
 from kafkalog.cli.app import build_parser
 from kafkalog.cli.commands import SUMMARIES
+from kafkalog.errors import KafkalogError
 from kafkalog.scanning.options import ScanOptions
 
 
@@ -47,10 +53,10 @@ def check_lead(lead):
     functions = re.findall(r"(?<![).\w])([A-Za-z_][\w.]*)\(", lead.python)
     assert functions or lead.python.startswith("__")
     for name in functions:
-        first, _, rest = name.partition(".")
-        assert first in kafkalog.__all__ or first == "codec", lead.python
+        first, _, rest = name.removeprefix("kafkalog.").partition(".")
+        assert first in kafkalog.__all__ or first in ("codec", "comparing"), lead.python
         if rest:
-            assert getattr(getattr(kafkalog, first) if first != "codec" else codec, rest), lead.python
+            assert functools.reduce(getattr, rest.split("."), getattr(kafkalog, first)), lead.python
 
 
 def test_a_row_of_options_counts_for_an_option_or_a_command_that_is_there():
@@ -85,17 +91,112 @@ def test_keywords_are_those_of_functions():
 
 def leads_in_python():
     """Each text that names a call of the package, in all tables for Python."""
-    yield from (words._called(lead.python) for lead in words.commands().values() if lead.python.endswith(")"))
+    yield from (words._called(lead.python) for lead in words.commands().values())
     for table in (words._FUNCTIONS, words._ATTRIBUTES, words._KEYWORDS):
         yield from (text.rpartition("> ")[2] for texts in words._pairs(table).values() for text in texts)
     yield from (*words._READERS.values(), *words._OF_VERBS.values())
 
 
-@pytest.mark.parametrize("text", sorted(set(leads_in_python())))
-def test_calls_that_are_named_are_there_and_take_these_arguments(text):
-    for name, arguments in re.findall(r"kafkalog\.([\w.]+)\(([^()]*)", text):
-        function = functools.reduce(getattr, name.split("."), kafkalog)
-        keywords = re.findall(r"(\w+)=", arguments)
-        assert callable(function), name
-        if inspect.isfunction(function):
-            assert set(keywords) <= {*keywords_of(function)}, (name, keywords)
+BEGINS = re.compile(r"(?<![\w.])(?:kafkalog|polars|np|duckdb)\.(?=[A-Za-z_])")
+MODULES = ("polars", "duckdb")
+
+
+def calls_in(text, begins=BEGINS):
+    """The calls that a text names, each up to the end of its last bracket."""
+    at = 0
+    while found := begins.search(text, at):
+        depth, quote = 0, ""
+        for at, char in enumerate(text[found.start() :], found.start()):  # noqa: B007
+            if quote or char in "'\"":
+                quote = "" if char == quote else quote or char
+            elif char in "([{":
+                depth += 1
+            elif char in ")]}":
+                depth -= 1
+            elif depth == 0 and not (char.isalnum() or char in "._"):
+                break
+            if depth < 0:
+                break
+        else:
+            at = len(text)
+        call = text[found.start() : at]
+        if "(" in call:
+            yield call.rstrip(".")
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """What texts call the places and values that users have, in a directory that has those that are in quotes."""
+    base = tmp_path_factory.mktemp("leads")
+    log_dir = base / "DIR"
+    headers = [[{"key": "name", "value": b"1"}]] * 50
+    table = {"key": [b"a"] * 50, "value": [b"1"] * 50, "timestamp": [1_750_000_000_000] * 50, "headers": headers}
+    for topic in ("orders", "__consumer_offsets"):
+        kafkalog.write_table(table, log_dir, topic=topic)
+    for name in ("A", "B"):
+        (base / name).symlink_to(log_dir)
+    for file in (GOLDEN / "log_dir/p-txn-0").glob("00000000000000000304.*"):
+        (base / file.name).write_bytes(file.read_bytes())
+    (base / "in.csv").write_text("id,name\n1,a\n")
+    (base / "order.avsc").write_text('"string"')
+    kafkalog.export(log_dir / "orders-0", base / "in.parquet")
+    partition = kafkalog.open_log_dir(log_dir)["orders", 0]
+    records, segment = partition.to_numpy(), partition.segments[0]
+    with contextlib.chdir(base):
+        yield {
+            **dict.fromkeys(("path", "log_dir", "a", "b"), log_dir),
+            **dict.fromkeys(("records", "columns"), records),
+            **dict.fromkeys(("keys", "column"), records.key),
+            "kafkalog": kafkalog,
+            "np": np,
+            "segment": segment,
+            "data": segment.path.read_bytes(),
+            "table": table,
+            "file": base / "in.parquet",
+            "name": "mine",
+            "topic": "orders",
+            "number": 0,
+            "replicas": [log_dir, log_dir],
+            "query": "select 1",
+            "remote": base,
+            "image": base / "none",
+            "spark": unittest.mock.Mock(),
+            "values": [1],
+            "function": lambda offset: True,
+            "rows": [0],
+            "scan": partition.scan(),
+            "VALUE": 5,
+            "backup": base / "old",
+            "time": "now",
+        }
+
+
+NUMBERS = itertools.count()
+ELSEWHERE = ("metadata", "verify_tiered", "restore_tiered", "undelete", "load(file, log_dir", 'ls("s3:')
+"""Beginnings of calls that need a cluster, an image or a store, which is not there."""
+
+
+def run(call, places, owner=None):
+    """Run a call that a text names. What it writes goes to a new place."""
+    number = next(NUMBERS)
+    text = call.replace("FILE.", "00000000000000000304.").replace("out.parquet", f"out{number}.parquet")
+    text = text.replace("report.html", f"report{number}.html")
+    if ".decode_varints(data)" in text:
+        text = text.replace("data", "kafkalog.codec.encode_varints(values)")
+    scope = {**places, "output": f"out{number}", "owner": owner}
+    for module in MODULES:
+        if module in text or ("sql" in text and module == "duckdb"):
+            scope[module] = pytest.importorskip(module)
+    if text.startswith("kafkalog.load(") and "out" in text.partition(",")[0]:
+        kafkalog.export(places["path"], f"out{number}.parquet")
+    try:
+        eval(text, scope)
+    except KafkalogError:
+        if not text.removeprefix("kafkalog.").startswith(ELSEWHERE):
+            raise
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
+@pytest.mark.parametrize("call", sorted({call for text in leads_in_python() for call in calls_in(text)}))
+def test_a_call_that_is_named_works_when_it_is_typed(call, places):
+    run(call, places)

@@ -116,7 +116,8 @@ def split_options(options: TaskOptions) -> tuple[PlanOptions, RecordOptions]:
     """Divide the options of a scan into those of `plan` and those of `read_task`."""
     for name in sorted(set(options) - set(TaskOptions.__annotations__)):
         known = name in ScanOptions.__annotations__
-        raise TypeError(f"a scan that is divided into tasks does not take {name!r}" if known else unknown_option(name))
+        of_tasks = f"a scan that is divided into tasks does not take {name!r}"
+        raise TypeError(of_tasks if known else unknown_option(name, options))
     planning = {name: value for name, value in options.items() if name in PlanOptions.__annotations__}
     reading = {name: value for name, value in options.items() if name not in planning}
     return cast(PlanOptions, planning), cast(RecordOptions, reading)
@@ -162,9 +163,9 @@ def _check_offset(name: str, value: Any) -> int:
     return integer(name, number, 0, 2**63 - (name != "end_offset"))  # the end is exclusive
 
 
-def unknown_option(name: str) -> str:
+def unknown_option(name: str, options: Mapping[str, object]) -> str:
     """Return the text of an error about an option that scans do not have, with the one that is meant."""
-    return f"a scan has no option {name!r}; {unknown_keyword(name, ScanOptions.__annotations__)}"
+    return f"a scan has no option {name!r}; {unknown_keyword(name, ScanOptions.__annotations__, options[name])}"
 
 
 def check_options(**options: Any) -> dict[str, Any]:

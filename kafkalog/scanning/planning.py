@@ -116,7 +116,7 @@ def plan(
     (..., 303)
     """
     for name in sorted(options.keys() - PlanOptions.__annotations__.keys()):
-        raise TypeError(unknown_option(name))
+        raise TypeError(unknown_option(name, options))
     chosen: dict[str, Any] = dict.fromkeys(("topics", "partitions", "start_offset", "end_offset"))
     chosen |= check_options(**options)
     isolation_level = chosen.get("isolation_level", "read_uncommitted")

@@ -93,7 +93,7 @@ class Query:
     def of(cls, path: Paths | Opened, **options: Unpack[ScanOptions]) -> Self:
         """The query for the options of `kafkalog.scan`. `Scan` checks `columns`, `batch_size` and `binary_type`."""
         if unknown := options.keys() - ScanOptions.__annotations__.keys():
-            raise TypeError(unknown_option(min(unknown)))
+            raise TypeError(unknown_option(min(unknown), options))
         given = cast(dict[str, Any], options)
         to_end = {}
         for name in _TIMES:
