@@ -22,9 +22,10 @@ from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
 from kafkalog.log import live
 from kafkalog.log.compaction import Density, GapMeter, is_compacted, was_cleaned
 from kafkalog.log.cuts import MissingParts, missing_parts
+from kafkalog.log.directory import Directory
 from kafkalog.log.log_start import log_start, usable_start
 from kafkalog.log.lookups.list_offsets import ListOffsets
-from kafkalog.log.searching.missing import gap_finding, lost_end, missing_end
+from kafkalog.log.searching.missing import GapProofs, gap_finding, missing_end, with_copies
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
 from kafkalog.log.segment_reader import PlannedPart, ReadOptions, SegmentBatches, SegmentReader, overlapping
@@ -401,10 +402,15 @@ class Partition(ReadMethods, metaclass=PublicType):
         if not self.is_whole:
             return None
         before = next((segment for segment in reversed(self.segments) if segment.base_offset < end), None)
-        if before is not None and (proved := lost_end(before, start, end)) is not None:
-            return proved
-        compacted = self.is_compacted(end)
-        return None if compacted else gap_finding(str(self.path), start, end, is_compacted=compacted)
+        proofs = GapProofs.of(before, self._listing, start, end, self.log_start_offset)
+        is_compacted = None if proofs.ends else self.is_compacted(end)
+        found, _ = gap_finding(str(self.path), start, end, proofs, is_compacted=is_compacted)
+        return None if found is None else with_copies(found, self._listing.names)
+
+    @cached_property
+    def _listing(self) -> Directory:
+        """All files of the directory; none if it is gone."""
+        return Directory.or_empty(self.path)
 
     def effective(self, selection: Selection, *, include_deleted: bool = False) -> Selection:
         """The selection, restricted to offsets at or above the log start offset unless `include_deleted`.

@@ -9,28 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError
-from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
+from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.log import live
 from kafkalog.log.compaction import Density
 from kafkalog.log.cuts import MissingPart
 from kafkalog.log.partition import Partition
 from kafkalog.log.proved_ends import ProvedEnd, proved_ends
-from kafkalog.log.searching.missing import checkpointed, known_ends, snapshot_offsets
+from kafkalog.log.searching.missing import checkpointed, known_ends, orphan_indexes, snapshot_offsets
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place
-
-_INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
-    kf.INDEX_SUFFIX: OffsetIndex,
-    kf.TIME_INDEX_SUFFIX: TimeIndex,
-    kf.TRANSACTION_INDEX_SUFFIX: TransactionIndex,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +162,13 @@ class Evidence:
         except KafkalogError:
             epochs = None  # the check of the checkpoints reports it
         first = None if epochs is None or not epochs.size else int(epochs["start_offset"][0])
-        orphans, leftovers = ({}, []) if partition.kind == "delete" else _orphans(partition, segments, names, log_start)
+        logs = {os.path.basename(segment.path) for segment in segments}
+
+        def is_explained(base: int) -> bool:
+            is_below_start = bool(segments) and base < partition.log_start_offset and base < (log_start or 0)
+            return is_below_start or any(one.base_offset < base <= one.last_offset for one in segments)
+
+        orphans, leftovers = orphan_indexes(partition.path, names, logs, is_explained)
         ends = known_ends(partition.path, key, names)
         for base, found in orphans.items():
             ends |= {name: max(_last_indexed(partition.path / name, base), base) + 1 for name in found}
@@ -229,44 +228,3 @@ def _last_indexed(path: Place, base_offset: int) -> int:
     except KafkalogError:
         return -1  # the check of the index reports it
     return int(offsets[-1]) if offsets.size else -1
-
-
-def _orphans(
-    partition: Partition, segments: Sequence[SegmentContents], names: Sequence[str], log_start: int | None
-) -> tuple[dict[int, list[str]], list[str]]:
-    """Return the indexes without a `.log`: those that prove a loss, by base offset, and the others.
-
-    Deletion renames the `.log` before the indexes, and the log cleaner merges several segments into one before it
-    deletes them.
-    """
-    logs = {os.path.basename(segment.path) for segment in segments}
-    is_cleaning = any(name.endswith((kf.SWAP_SUFFIX, kf.CLEANED_SUFFIX)) for name in names)
-    lost: dict[int, list[str]] = {}
-    leftovers = []
-    for name in names:
-        stem, suffix = os.path.splitext(name)
-        base = kf.parse_base_offset(name)
-        log = stem + kf.LOG_SUFFIX
-        if suffix not in _INDEXES or base is None or log in logs:
-            continue
-        is_covered = any(one.base_offset < base <= one.last_offset for one in segments)
-        is_below_start = bool(segments) and base < partition.log_start_offset and base < (log_start or 0)
-        # a second index of that name was renamed with the segment that the log cleaner replaced
-        is_deleting = log + kf.DELETED_SUFFIX in names and name + kf.DELETED_SUFFIX not in names
-        is_usual = is_cleaning or is_covered or is_below_start or is_deleting
-        if not is_usual and _has_entries(partition.path / name, base):
-            lost.setdefault(base, []).append(name)
-        else:
-            leftovers.append(name)
-    return dict(sorted(lost.items())), leftovers
-
-
-def _has_entries(path: Place, base_offset: int) -> bool:
-    """Whether an index has entries; a broker preallocates it with zeros, which do not count.
-
-    An index that cannot be read counts as one with entries.
-    """
-    try:
-        return len(_INDEXES[path.suffix].open(path, base_offset)) > 0
-    except KafkalogError:
-        return True

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -25,23 +24,23 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.proved_ends import ProvedEnd
 from kafkalog.log.searching.lost_records import lost_in
 from kafkalog.log.searching.missing import (
+    GapProofs,
     cut_finding,
     end_finding,
     gap_finding,
-    lost_end_finding,
-    offsets_finding,
+    missing_segment,
+    names_of,
     snapshot_name,
+    snapshots_in_gap,
     start_finding,
+    with_copies,
 )
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.spans import batch_error
 from kafkalog.storage.removals import is_gone
 from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, ends_of, is_tiered, tail_finding, take_cuts
-from kafkalog.text import first_names, offset_range
-
-_SHOWN: Final = 4
-_COPY: Final = re.compile(r"([0-9]{20})\.log[-.~_](?!(?:deleted|swap|cleaned)$)")  # what is not the .log itself
+from kafkalog.text import offset_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +283,7 @@ def survey(
             found._take(_about_end(partition, segments[-1], evidence))
         else:
             found._take([_about_nothing(partition, evidence)])
-    found.findings = [_with_copies(one, names) for one in found.findings]
+    found.findings = [with_copies(one, names) for one in found.findings]
     return found
 
 
@@ -316,21 +315,6 @@ def _gaps(partition: Partition, segments: Sequence[SegmentContents]) -> Iterator
             yield OffsetGap(start, end, partition.is_compacted(end, rows if len(rows) == len(segments) else None))
 
 
-def copied_segments(names: Iterable[str]) -> dict[str, int]:
-    """The base offsets of segments by the files that somebody has compressed, renamed, or copied in part."""
-    return {name: int(match[1]) for name in names if (match := _COPY.search(name))}
-
-
-def _with_copies(finding: Finding, names: Sequence[str]) -> Finding:
-    """The finding about missing offsets, with the files that may have them: compressed, copied in part, renamed."""
-    first, last = finding.base_offset or 0, 2**63 - 1 if finding.last_offset is None else finding.last_offset
-    found = [name for name, base in copied_segments(names).items() if first <= base <= last]
-    if not found or not (finding.damage or finding.reason is Reason.SEGMENT_MISSING):
-        return finding
-    files = first_names(found, _SHOWN)
-    return replace(finding, detail=f"{finding.detail}. {files} may have them: restore the .log from it first")
-
-
 def _about_gap(
     partition: Partition,
     gap: OffsetGap,
@@ -340,18 +324,14 @@ def _about_gap(
     *,
     is_damaged: bool,
 ) -> Iterator[tuple[Finding, Sequence[str]]]:
-    path = str(partition.path)
-    if not evidence.state.is_live and (ends := _ends_in_gap(partition, gap, segments)):
-        yield lost_end_finding(path, gap.start, gap.end, ends), [end.name for end in ends]
-        return
-    proofs = [name for base, found in evidence.orphans.items() if gap.start <= base < gap.end for name in found]
-    if not gap.is_compacted:
-        inside = (offset for offset in evidence.snapshots if gap.start <= offset < gap.end and offset not in bases)
-        proofs += map(snapshot_name, inside)
-    if proofs:
-        yield _missing_segment(partition, gap.start, gap.end, proofs)
-    elif not is_damaged and not gap.is_compacted:
-        yield gap_finding(path, gap.start, gap.end, is_compacted=gap.is_compacted), []
+    ends = [] if evidence.state.is_live else _ends_in_gap(partition, gap, segments)
+    orphans = {base: names for base, names in evidence.orphans.items() if gap.start <= base < gap.end}
+    proofs = GapProofs(ends, names_of(orphans), snapshots_in_gap(evidence.snapshots, bases, gap.start, gap.end))
+    found, names = gap_finding(
+        str(partition.path), gap.start, gap.end, proofs, is_compacted=gap.is_compacted, is_damaged=is_damaged
+    )
+    if found is not None:
+        yield found, names
 
 
 def _ends_in_gap(partition: Partition, gap: OffsetGap, segments: Sequence[SegmentContents]) -> list[ProvedEnd]:
@@ -382,7 +362,7 @@ def _about_start(partition: Partition, first: int, evidence: Evidence) -> Iterat
     if begin >= first:
         return
     if is_proved or (evidence.state.was_closed and not is_tiered(partition)):
-        yield _missing_segment(partition, begin, first, [*known])
+        yield missing_segment(str(partition.path), begin, first, [*known])
     else:
         yield start_finding(str(partition.path), begin, first, ", ".join(known)), []
 
@@ -404,7 +384,7 @@ def _about_nothing(partition: Partition, evidence: Evidence) -> tuple[Finding, S
     A broker creates the first segment before any other file, so any other file proves that a segment was lost.
     """
     orphans = evidence.orphans
-    proofs = [name for found in orphans.values() for name in found]
+    proofs = names_of(orphans)
     proofs += [name for name, offset in evidence.ends.items() if offset > 0]
     proofs += [name for name in (kf.PARTITION_METADATA,) if name in evidence.names]
     proofs += [kf.LEADER_EPOCH_CHECKPOINT] if evidence.epochs_start is not None else []
@@ -414,18 +394,7 @@ def _about_nothing(partition: Partition, evidence: Evidence) -> tuple[Finding, S
         return Finding(Reason.SEGMENT_MISSING, detail, path=str(partition.path), damage=False), []
     start = max(partition.log_start_offset, 0)
     end = max([start, *evidence.ends.values()])
-    return _missing_segment(partition, start, end, proofs)
-
-
-def _missing_segment(
-    partition: Partition, start: int, end: int, proofs: Sequence[str]
-) -> tuple[Finding, Sequence[str]]:
-    proofs = list(dict.fromkeys(proofs))
-    why, path = f"are gone: a .log is missing, as {first_names(proofs, _SHOWN)} proves", str(partition.path)
-    if end <= start:
-        return Finding(Reason.SEGMENT_MISSING, f"all segments {why}", path=path, base_offset=start), proofs
-    detail = f"offsets {offset_range(start, end)} {why}"
-    return offsets_finding(Reason.SEGMENT_MISSING, detail, path, start, end), proofs
+    return missing_segment(str(partition.path), start, end, proofs)
 
 
 def _leftover(partition: Partition, name: str) -> Finding:

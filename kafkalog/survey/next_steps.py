@@ -13,10 +13,10 @@ from typing import Any
 from kafkalog import format as kf
 from kafkalog.errors import Finding
 from kafkalog.log.log_dir import log_dir_of
+from kafkalog.log.searching.missing import copied_segments
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, is_url, place_of
-from kafkalog.survey.losses import copied_segments
 from kafkalog.survey.startup_files import unnamed_partitions
 from kafkalog.text import first_names
 

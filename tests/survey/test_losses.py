@@ -247,6 +247,37 @@ def test_every_command_judges_a_gap_between_segments_alike(root, partition, tmp_
         assert (f"offsets {second}..{third}" in told.err + told.out) == (not is_compacted), command
 
 
+@pytest.mark.filterwarnings("ignore::kafkalog.errors.CorruptionWarning")
+@pytest.mark.parametrize("is_compacted", [False, True])
+@pytest.mark.parametrize("left", [".index", ".timeindex", ".snapshot", ".log.gz", ""])
+def test_every_command_has_the_same_finding_about_a_gap_whatever_file_is_left_there(
+    root, partition, tmp_path, capsys, left, is_compacted
+):
+    """A scan took a segment that an index proves to be lost from a compacted topic for compaction."""
+    _, second, third, *_ = bases(partition)
+    if left == ".log.gz":
+        (partition / f"{second:020d}{left}").touch()
+    remove(partition, second, *({".log", ".index", ".timeindex", ".snapshot"} - {left}))
+    if is_compacted:
+        (root / "cleaner-offset-checkpoint").write_bytes(encode_offset_checkpoint({KEY: third}))
+    expected = [one for one in kafkalog.verify(partition).findings if one.damage]
+    assert len(expected) == (not is_compacted or "index" in left)
+    scan = kafkalog.scan(partition, columns=["offset"])
+    scan.to_table()
+    assert scan.findings == expected
+    converted = kafkalog.convert(partition, tmp_path / "converted", on_corruption="skip", dry_run=True)
+    for report in converted, kafkalog.salvage(partition, dry_run=True):
+        assert [one for one in report.findings.rows if one.base_offset == second] == expected
+    parts = []
+    offsets(plan(partition, task_bytes=2**12), report=parts.append)
+    assert parts == expected
+    assert main(["ls", str(partition)]) == len(expected)
+    told = capsys.readouterr()
+    assert all(one.detail in told.out + told.err for one in expected)
+    with broker_on(root):
+        assert said_by_scan(partition) == [(*one, False) for one in notes(partition)]
+
+
 def test_a_missing_last_segment_is_a_note_of_every_reader_where_checkpoints_prove_it(root, partition, tmp_path, capsys):
     last, end = bases(partition)[-1], kafkalog.Partition(partition).log_end_offset
     remove(partition, last)

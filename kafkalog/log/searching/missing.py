@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Reason
+from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log import live
 from kafkalog.log.cuts import MissingPart
 from kafkalog.log.directory import Directory
 from kafkalog.log.proved_ends import ProvedEnd, proved_ends
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import checkpointed_offset
+from kafkalog.storage.files import size_if_there
 from kafkalog.storage.location import Place
-from kafkalog.text import offset_range
+from kafkalog.text import first_names, offset_range
+
+_INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
+    kf.INDEX_SUFFIX: OffsetIndex,
+    kf.TIME_INDEX_SUFFIX: TimeIndex,
+    kf.TRANSACTION_INDEX_SUFFIX: TransactionIndex,
+}
+_SHOWN: Final = 4
+_COPY: Final = re.compile(r"([0-9]{20})\.log[-.~_](?!(?:deleted|swap|cleaned)$)")  # what is not the .log itself
 
 
 def start_finding(path: str, start: int, end: int, why: str) -> Finding:
@@ -29,13 +40,124 @@ def start_finding(path: str, start: int, end: int, why: str) -> Finding:
     return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=False)
 
 
-def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None) -> Finding:
-    """The finding about offsets from `start` to `end` that no segment has; damage if nothing was compacted."""
+class GapProofs(NamedTuple):
+    """The files that prove a loss where no segment holds some offsets, which lie between two segments."""
+
+    ends: Sequence[ProvedEnd] = ()
+    """Of the indexes of the segment before."""
+    indexes: Sequence[str] = ()
+    """Indexes without a `.log`; see `orphan_indexes`."""
+    snapshots: Sequence[str] = ()
+    """Producer snapshots at offsets where no segment begins."""
+
+    @classmethod
+    def of(cls, before: Segment | None, listing: Directory, start: int, end: int, log_start: int) -> GapProofs:
+        """The proofs for the gap after a segment. None while a broker runs: its cleaner replaces files one by one."""
+        ends = [] if before is None else proved_ends(before, start, end)
+        first = max(start, log_start)
+        orphans, _ = orphan_indexes(listing.path, listing.names, listing.logs, lambda base: not first <= base < end)
+        found = cls(ends, names_of(orphans), snapshots_in_gap(listing.snapshots.values(), listing.bases, start, end))
+        return cls() if any(found) and live.is_live(listing.path.absolute().parent) else found
+
+
+def gap_finding(
+    path: str, start: int, end: int, proofs: GapProofs, *, is_compacted: bool | None, is_damaged: bool = False
+) -> tuple[Finding | None, Sequence[str]]:
+    """The finding about offsets from `start` to `end` between two segments, neither of which has them, and its proofs.
+
+    An index proves a loss in compacted topics, too. A snapshot does not: the cleaner of older brokers left those of
+    segments that it had merged. Without proofs, the gap is damage if nothing was compacted. There is no finding if
+    compaction explains it, or the damaged end (`is_damaged`) of the segment before, which has a finding.
+    """
+    if proofs.ends:
+        return lost_end_finding(path, start, end, proofs.ends), [proof.name for proof in proofs.ends]
+    names = [*proofs.indexes, *(() if is_compacted else proofs.snapshots)]
+    if names:
+        return missing_segment(path, start, end, names)
+    if is_compacted or is_damaged:
+        return None, []
     why = "nothing here was compacted, so a segment is missing"
     if is_compacted is None:
         why = "normal in a compacted topic; otherwise a segment is missing"
     detail = f"no segment holds offsets {offset_range(start, end)}: {why}"
-    return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=is_compacted is False)
+    return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=is_compacted is False), []
+
+
+def snapshots_in_gap(offsets: Iterable[int], bases: Collection[int], start: int, end: int) -> list[str]:
+    """The names of producer snapshots from `start` to `end` at which no segment begins: a broker writes them there."""
+    return [snapshot_name(offset) for offset in offsets if start <= offset < end and offset not in bases]
+
+
+def missing_segment(path: str, start: int, end: int, proofs: Iterable[str]) -> tuple[Finding, Sequence[str]]:
+    """The finding about a `.log` that is gone, by the names of the files that prove it, and these names."""
+    names = list(dict.fromkeys(proofs))
+    why = f"are gone: a .log is missing, as {first_names(names, _SHOWN)} proves"
+    if end <= start:
+        return Finding(Reason.SEGMENT_MISSING, f"all segments {why}", path=path, base_offset=start), names
+    detail = f"offsets {offset_range(start, end)} {why}"
+    return offsets_finding(Reason.SEGMENT_MISSING, detail, path, start, end), names
+
+
+def orphan_indexes(
+    directory: Place, names: Sequence[str], logs: Collection[str], is_explained: Callable[[int], bool]
+) -> tuple[dict[int, list[str]], list[str]]:
+    """The indexes without a `.log`: those that prove a loss, by base offset, and the others.
+
+    Deletion renames the `.log` before the indexes, and the log cleaner merges several segments into one before it
+    deletes them. `is_explained` returns whether an index with a base offset proves nothing for another reason. In a
+    directory that is being deleted, none counts.
+    """
+    parsed = kf.parse_partition_directory(directory.absolute().name)
+    if parsed is not None and parsed.kind == "delete":
+        return {}, []
+    is_cleaning = any(name.endswith((kf.SWAP_SUFFIX, kf.CLEANED_SUFFIX)) for name in names)
+    lost: dict[int, list[str]] = {}
+    leftovers = []
+    for name in names:
+        stem, suffix = os.path.splitext(name)
+        base = kf.parse_base_offset(name)
+        log = stem + kf.LOG_SUFFIX
+        if suffix not in _INDEXES or base is None or log in logs:
+            continue
+        # a second index of that name was renamed with the segment that the log cleaner replaced
+        is_deleting = log + kf.DELETED_SUFFIX in names and name + kf.DELETED_SUFFIX not in names
+        is_usual = is_cleaning or is_deleting or is_explained(base)
+        if not is_usual and _has_entries(directory / name, base):
+            lost.setdefault(base, []).append(name)
+        else:
+            leftovers.append(name)
+    return dict(sorted(lost.items())), leftovers
+
+
+def copied_segments(names: Iterable[str]) -> dict[str, int]:
+    """The base offsets of segments by the files that somebody has compressed, renamed, or copied in part."""
+    return {name: int(match[1]) for name in names if (match := _COPY.search(name))}
+
+
+def with_copies(finding: Finding, names: Sequence[str]) -> Finding:
+    """The finding about missing offsets, with the files that may have them: compressed, copied in part, renamed."""
+    first, last = finding.base_offset or 0, 2**63 - 1 if finding.last_offset is None else finding.last_offset
+    found = [name for name, base in copied_segments(names).items() if first <= base <= last]
+    if not found or not (finding.damage or finding.reason is Reason.SEGMENT_MISSING):
+        return finding
+    files = first_names(found, _SHOWN)
+    return replace(finding, detail=f"{finding.detail}. {files} may have them: restore the .log from it first")
+
+
+def names_of(orphans: Mapping[int, Sequence[str]]) -> list[str]:
+    """The names of indexes, in the order of their base offsets."""
+    return [name for names in orphans.values() for name in names]
+
+
+def _has_entries(path: Place, base_offset: int) -> bool:
+    """Whether an index has entries; a broker preallocates it with zeros, which do not count.
+
+    An index that cannot be read counts as one with entries, one that is gone by now does not.
+    """
+    try:
+        return size_if_there(path) is not None and len(_INDEXES[path.suffix].open(path, base_offset)) > 0
+    except KafkalogError:
+        return True
 
 
 def cut_finding(path: str, cut: MissingPart) -> Finding:
@@ -46,18 +168,6 @@ def cut_finding(path: str, cut: MissingPart) -> Finding:
         Reason.LOG_PART_MISSING, f"offsets {offset_range(cut.start, cut.end)} are gone: {why}", path, cut.start, cut.end
     )
     return replace(found, position=cut.position, n_records=cut.n_offsets)
-
-
-def lost_end(segment: Segment, start: int, end: int) -> Finding | None:
-    """The finding about offsets before the next segment, if an index proves that the `.log` of a segment held some.
-
-    None while a broker runs: its cleaner replaces a `.log` and the indexes one after the other.
-    """
-    directory = segment.path.absolute().parent
-    proofs = proved_ends(segment, start, end)
-    if not proofs or live.is_live(directory.parent):
-        return None
-    return lost_end_finding(str(segment.path.parent), start, end, proofs)
 
 
 def lost_end_finding(path: str, start: int, end: int, proofs: Sequence[ProvedEnd]) -> Finding:
