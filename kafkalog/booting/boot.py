@@ -470,10 +470,7 @@ class _Boot:
 
     def _is_compacted(self, topic: str) -> bool | None:
         """Whether a topic is compacted; None if that is not known."""
-        plan = next((plan for plan in self._topics if plan.name == topic), None)
-        if plan is not None:
-            return plan.is_known_compacted
-        return None if self._metadata is None else self._metadata.is_compacted(topic)
+        return self._options.is_compacted(topic, self._metadata)
 
     def _add_notes(self, planned: PlannedCopies, *, is_joined: bool) -> None:
         """Add what is noted of copies; what a copy lacks that is served as it is, its verification reports."""
@@ -482,16 +479,13 @@ class _Boot:
             is_repeated = not is_joined and note.path == path and note.n_records is not None
             # the plan knows whether its topic is compacted: what it calls a hole, other files prove
             is_hole = note.damage and bool(note.n_records)
-            found = None if is_repeated else note if is_hole else self._judged(planned.leader, note)
-            if found is not None:
-                self._report.findings.add(found)
+            if not is_repeated:
+                is_tiered = self._is_tiered(planned.leader)
+                self._report.findings.add(note if is_hole else judged(planned.leader, note, is_tiered=is_tiered))
 
-    def _judged(self, copy: Copy, finding: Finding) -> Finding | None:
-        """The finding about a copy, with what is known of its topic; see `judged`."""
-        topic = copy.key.topic
-        # its remote part has a finding of its own
-        is_tiered = copy.is_restored or (self._metadata is not None and self._metadata.is_tiered(topic))
-        return judged(copy, finding, is_compacted=self._is_compacted(topic), is_tiered=is_tiered)
+    def _is_tiered(self, copy: Copy) -> bool:
+        """Whether segments of a copy are in remote storage: that part has findings of its own."""
+        return copy.is_restored or (self._metadata is not None and self._metadata.is_tiered(copy.key.topic))
 
     def _by_broker(self, copies: Mapping[kf.TopicPartition, Sequence[Copy]]) -> list[list[Copy]]:
         """The copies of each old broker; all together if there is a single node. Raises if there are too few nodes."""
@@ -529,7 +523,8 @@ class _Boot:
             findings=self._report.findings,
             strict=self._options.is_strict,
             progress=progress,
-            judge=self._judged,
+            is_compacted=self._is_compacted,
+            is_tiered=self._is_tiered,
         )
         for one, node_id in self._wanted:
             if one.path in damaged:

@@ -71,20 +71,26 @@ def stage(
     progress: Callable[[int], object],
     findings: Findings,
     strict: bool,
-    judge: Callable[[Copy, Finding], Finding | None],
+    is_compacted: Callable[[str], bool | None],
+    is_tiered: Callable[[Copy], bool],
 ) -> tuple[list[StagedPartition], list[Path]]:
     """Verify and stage partitions; also returns the damaged ones, which are not staged.
 
     `wanted` has copies, each with its node, the directory of that node's partitions such as ``"data/"``, and the topic
-    id. `staged` is None for a dry run. `findings` gets torn tails, and missing offsets, as `judge` returns them. With
-    `strict`, a damaged partition is a CorruptionError, which is raised after all of them are verified.
+    id. `staged` is None for a dry run. `findings` gets torn tails, and missing offsets, as `judged` returns them. With
+    `strict`, a damaged partition is a CorruptionError, which is raised after all of them are verified. `is_compacted`
+    returns whether a topic is compacted, None if that is unknown; `is_tiered`, whether segments of a copy are remote.
     """
     report = RecoveryReport(findings=Findings(findings.limit))
     offsets = {root: RootOffsets.read(root) for root in {copy.root.path for copy, *_ in wanted}}
     by_path = {copy.path: (copy, node_id, prefix, topic_id) for copy, node_id, prefix, topic_id in wanted}
-    plans = [
-        LoadPlan(copy.path, offsets[copy.root.path], ignores_recovery_point=True, limits=limits) for copy, *_ in wanted
-    ]
+
+    def planned(copy: Copy) -> LoadPlan:
+        plan = LoadPlan(copy.path, offsets[copy.root.path], ignores_recovery_point=True, limits=limits)
+        plan.partition.is_topic_compacted = is_compacted(copy.key.topic)
+        return plan
+
+    plans = [planned(copy) for copy, *_ in wanted]
     damaged: list[PartitionPlan] = []
     outputs: dict[Path, _Output] = {}
 
@@ -116,7 +122,7 @@ def stage(
     if damaged and strict:
         raise damage_error(_why_damaged(damaged[0]), len(damaged), damaged[0].loss)
     paths = {Path(row.path) for row in damaged}
-    _add_verified(report.findings, {str(copy.path): copy for copy, *_ in wanted}, paths, judge, findings)
+    _add_verified(report.findings, {str(copy.path): copy for copy, *_ in wanted}, paths, is_tiered, findings)
     return found, [*paths]
 
 
@@ -129,7 +135,7 @@ def _add_verified(
     verified: Findings,
     copies: Mapping[str, Copy],
     damaged: set[Path],
-    judge: Callable[[Copy, Finding], Finding | None],
+    is_tiered: Callable[[Copy], bool],
     findings: Findings,
 ) -> None:
     """Add what the verification has found of the partitions that are served as they are; the others are joined."""
@@ -139,20 +145,17 @@ def _add_verified(
             continue
         copy = copies.get(path) or copies.get(os.path.dirname(path))
         # files of a log dir hold no records
-        kept = replace(finding, damage=False) if copy is None else judge(copy, finding)
-        if kept is not None:
-            findings.add(kept)
+        findings.add(
+            replace(finding, damage=False) if copy is None else judged(copy, finding, is_tiered=is_tiered(copy))
+        )
     findings.n_more += verified.n_more
     findings.n_damage += verified.n_damage - sum(one.damage for one in verified.rows)
 
 
-def judged(copy: Copy, finding: Finding, *, is_compacted: bool | None, is_tiered: bool) -> Finding | None:
-    """The finding about a copy, in which a gap that nothing explains counts as lost; None if compaction explains it.
+def judged(copy: Copy, finding: Finding, *, is_tiered: bool) -> Finding:
+    """The finding about a copy, in which a gap that nothing explains counts as lost. What loses no records is a note.
 
-    What loses no records is a note.
-
-    `is_compacted` is whether its topic is compacted, None if that is unknown. Offsets before the first segment of a
-    tiered topic are in remote storage.
+    Offsets before the first segment of a tiered topic are in remote storage.
     """
     counts = finding.n_records, finding.n_markers, finding.n_returned
     if counts == (0, 0, 0) and finding.certainty == "exact":
@@ -160,9 +163,8 @@ def judged(copy: Copy, finding: Finding, *, is_compacted: bool | None, is_tiered
     is_gap = finding.reason is Reason.OFFSET_GAP and finding.path == str(copy.path) and finding.length is None
     if not is_gap or finding.last_offset is None:
         return finding
-    if finding.last_offset < copy.first_base_offset:
-        return finding if is_tiered else replace(finding, damage=True)
-    return None if is_compacted else replace(finding, damage=True)
+    is_remote = is_tiered and finding.last_offset < copy.first_base_offset
+    return finding if is_remote else replace(finding, damage=True)
 
 
 def _why_damaged(row: PartitionPlan) -> Finding:
@@ -283,10 +285,8 @@ class PlannedCopies:
         for copy in copies:
             try:
                 partition = Partition(copy.path, limits=limits)
-                number = len(replicas)
-                replicas.append(
-                    read_replica(partition, number, notes.append, lambda n: None, limits, is_compacted=is_compacted)
-                )
+                partition.is_topic_compacted = is_compacted
+                replicas.append(read_replica(partition, len(replicas), notes.append, lambda n: None, limits))
                 read.append(copy)
             except KafkalogError as error:
                 problem = error

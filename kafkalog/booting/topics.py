@@ -100,15 +100,6 @@ class TopicPlan:
         return DELETE in self.settings.get("cleanup.policy", DELETE)
 
     @property
-    def is_known_compacted(self) -> bool | None:
-        """Whether the log cleaner compacts it; None if its `cleanup.policy` is guessed or unknown."""
-        if "cleanup.policy" not in self.settings and self.id_origin == "cluster metadata":
-            return False
-        if self.origins.get("cleanup.policy", "guessed").startswith("guessed"):
-            return None
-        return COMPACT in self.settings["cleanup.policy"]
-
-    @property
     def is_set(self) -> bool:
         """Whether a setting of it comes from the metadata log, a file or an option."""
         return bool(self.replaced) or any(
@@ -232,6 +223,18 @@ class TopicOptions:
         """The settings of a topic that the caller chose."""
         matching = (one for pattern, one in self.settings.items() if fnmatchcase(name, pattern))
         return {key: value for settings in matching for key, value in settings.items()}
+
+    def is_compacted(self, name: str, metadata: ClusterMetadata | None) -> bool | None:
+        """Whether the log cleaner compacts a topic; None if its `cleanup.policy` is set nowhere, and has to be guessed.
+
+        Without a policy in the metadata, `server.properties` of the old brokers may have had one.
+        """
+        listed = {key: value for one in self.listed_as(name) for key, value in one.settings.items()}
+        settings = listed | self.chosen(name)
+        if "cleanup.policy" in settings:
+            policy = settings["cleanup.policy"]
+            return None if policy is None else COMPACT in str(policy)
+        return None if metadata is None else metadata.is_compacted(name)
 
     def keeps_retention(self, name: str) -> bool:
         """Whether a topic keeps its old retention."""

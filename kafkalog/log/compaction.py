@@ -61,11 +61,13 @@ def is_compacted(
     kind: str | None,
     end: int,
     segments: Callable[[], Iterable[Density]],
+    is_topic_compacted: bool | None = None,
 ) -> bool | None:
     """Whether the log cleaner explains that no segment holds the offsets before `end`; None if the files do not tell.
 
     `end` is the base offset of the segment after the gap, `key` and `kind` are from the name of the directory.
     `segments` returns the densities of all segments in order, and is called only if cheaper evidence does not decide.
+    `is_topic_compacted` is the policy, if it is known from elsewhere than the log dir.
 
     A broker's cleaner stores its progress. A follower copies the gaps of a compacted leader, so gaps inside segments
     show compaction even if its own cleaner has never run. The cleaner of a running broker replaces segments before it
@@ -79,13 +81,19 @@ def is_compacted(
     cleaned, is_known = _cleaned_to(path, key) if kind is None else (None, False)
     if cleaned is not None and end <= cleaned:
         return True
-    compacts = _is_policy_compact(path, key)
+    compacts = _is_policy_compact(path, key) if is_topic_compacted is None else is_topic_compacted
     if compacts is not None:
         return compacts or is_lost
     return _told_by_segments([*segments()], end, cleaned or 0, is_lost, is_known=is_known)
 
 
-def was_cleaned(path: Place, key: kf.TopicPartition | None, kind: str | None, base_offset: int) -> bool | None:
+def was_cleaned(
+    path: Place,
+    key: kf.TopicPartition | None,
+    kind: str | None,
+    base_offset: int,
+    is_topic_compacted: bool | None = None,
+) -> bool | None:
     """Whether the log cleaner may have rewritten a segment; None if the files next to the partition do not tell."""
     if key is not None and key.topic == kf.METADATA_TOPIC:
         return False
@@ -94,7 +102,7 @@ def was_cleaned(path: Place, key: kf.TopicPartition | None, kind: str | None, ba
         return cleaned is not None and base_offset < cleaned
     if key is not None and key.topic in COMPACTED:
         return True
-    return _is_policy_compact(path, key)
+    return _is_policy_compact(path, key) if is_topic_compacted is None else is_topic_compacted
 
 
 def _told_by_segments(

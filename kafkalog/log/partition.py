@@ -95,8 +95,11 @@ class Partition(ReadMethods, metaclass=PublicType):
 
     _internal = (
         *("cuts_in", "densities", "effective", "epoch_cache", "gap_between", "is_whole", "learn_outcomes"),
-        *("key", "of_segment", "reader", "truncation_for"),
+        *("is_topic_compacted", "key", "of_segment", "reader", "truncation_for"),
     )
+
+    is_topic_compacted: bool | None = None
+    """Whether the topic is compacted, if that is known from elsewhere than the log dir."""
 
     def __init__(
         self,
@@ -357,7 +360,12 @@ class Partition(ReadMethods, metaclass=PublicType):
         `segments` has the densities of all segments, if they are known. See `kafkalog.log.compaction.is_compacted`.
         """
         return is_compacted(
-            self.path, self.topic_partition, self.kind, end, lambda: self.densities if segments is None else segments
+            self.path,
+            self.topic_partition,
+            self.kind,
+            end,
+            lambda: self.densities if segments is None else segments,
+            self.is_topic_compacted,
         )
 
     @cached_property
@@ -393,7 +401,8 @@ class Partition(ReadMethods, metaclass=PublicType):
 
         None while a broker runs: its cleaner replaces a `.log` and its indexes one after the other.
         """
-        was_rewritten = partial(was_cleaned, self.path, self.topic_partition, self.kind, segment.base_offset)
+        known = self.is_topic_compacted
+        was_rewritten = partial(was_cleaned, self.path, self.topic_partition, self.kind, segment.base_offset, known)
         found = missing_parts(segment, source, was_rewritten)
         return None if found is not None and live.is_live(self.path.absolute().parent) else found
 

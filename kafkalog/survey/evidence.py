@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError
@@ -163,11 +164,7 @@ class Evidence:
             epochs = None  # the check of the checkpoints reports it
         first = None if epochs is None or not epochs.size else int(epochs["start_offset"][0])
         logs = {os.path.basename(segment.path) for segment in segments}
-
-        def is_explained(base: int) -> bool:
-            is_below_start = bool(segments) and base < partition.log_start_offset and base < (log_start or 0)
-            return is_below_start or any(one.base_offset < base <= one.last_offset for one in segments)
-
+        is_explained = partial(_is_explained, partition, segments, log_start or 0)
         orphans, leftovers = orphan_indexes(partition.path, names, logs, is_explained)
         ends = known_ends(partition.path, key, names)
         for base, found in orphans.items():
@@ -217,6 +214,12 @@ def take_cuts(partition: Partition, contents: SegmentContents) -> list[MissingPa
 
 def _segment_of(partition: Partition, contents: SegmentContents) -> Segment | None:
     return next((one for one in partition.segments if str(one.path) == contents.path), None)
+
+
+def _is_explained(partition: Partition, segments: Sequence[SegmentContents], log_start: int, base: int) -> bool:
+    """Whether an index with a base offset, without a `.log`, is below the log start or of a segment that was merged."""
+    is_below_start = bool(segments) and base < min(partition.log_start_offset, log_start)
+    return is_below_start or any(one.base_offset < base <= one.last_offset for one in segments)
 
 
 def _last_indexed(path: Place, base_offset: int) -> int:

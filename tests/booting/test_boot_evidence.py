@@ -16,7 +16,6 @@ from kafkalog import format as kf
 from kafkalog.booting.staging import judged
 from kafkalog.cli.app import main
 from kafkalog.errors import Finding, Reason
-from kafkalog.log.searching.missing import offsets_finding
 
 LOG = [(1, offset) for offset in range(12)]
 
@@ -322,22 +321,39 @@ def test_a_damaged_end_of_which_other_files_know_is_one_loss(tmp_path):
     assert [(one.base_offset, one.last_offset) for one in report.findings.rows if one.damage] == [(11, 11)]
 
 
-@pytest.mark.parametrize(("first", "last", "kept"), [(3, 4, True), (5, 5, None), (7, 9, None)])
-def test_compaction_explains_gaps_from_the_first_segment_on_and_none_before_it(first, last, kept):
-    """The first segment, which begins at 5, may have lost all of its records to the cleaner."""
-    copy: Any = SimpleNamespace(path=Path("t-0"), first_base_offset=5)
-    gap = offsets_finding(Reason.OFFSET_GAP, "gap", "t-0", first, last + 1, damage=False)
-    found = judged(copy, gap, is_compacted=True, is_tiered=False)
-    assert (None if found is None else found.damage) is kept
-    loss = judged(copy, gap, is_compacted=False, is_tiered=False)
-    assert loss is not None
-    assert loss.damage
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_a_gap_is_judged_by_a_given_policy_as_by_the_metadata_log_next_to_it(tmp_path, policy):
+    """A given policy made a loss of the gap, whose message said that compaction may have left it."""
+    for name in ("known", "given"):
+        (replica(tmp_path / name, LOG, bases=(0, 4, 8)) / kf.segment_file_name(4)).unlink()
+    settings = {"cleanup.policy": policy}
+    write_metadata(tmp_path / "known", {"t": topic_id(0)}, {(TOPIC, "t"): settings}, epoch=1)
+    expected = [one.detail for one in kafkalog.verify(tmp_path / "known" / "t-0").findings if one.damage]
+    assert len(expected) == (policy == "delete")
+    shutil.copytree(tmp_path / "given", tmp_path / "other")
+    for n, sources in enumerate(([tmp_path / "given"], [tmp_path / "given", tmp_path / "other"])):
+        report = kafkalog.boot(sources, tmp_path / f"out-{n}", settings={"t": settings})
+        found = [one for one in report.findings.rows if one.damage]
+        assert [(one.base_offset, one.last_offset) for one in found] == [(4, 7)] * len(expected)
+        assert n or [one.detail for one in found] == expected
+
+
+def test_compaction_explains_gaps_from_the_first_segment_on_and_none_before_it(tmp_path):
+    """A copy that begins later doubts offsets that the leader has compacted away, and those before both."""
+    a, b = (replica(tmp_path / name, LOG, bases=(0, 2, 4, 8), epochs=name == "b") for name in "ab")
+    for base in (0, 4):
+        (a / kf.segment_file_name(base)).unlink()
+    for base in (0, 2, 4):
+        (b / kf.segment_file_name(base)).unlink()
+    report = kafkalog.boot(
+        [tmp_path / "a", tmp_path / "b"], tmp_path / "out", settings={"t": {"cleanup.policy": "compact"}}
+    )
+    gaps = [one for one in report.findings.rows if one.reason is Reason.OFFSET_GAP]
+    assert [(one.base_offset, one.last_offset) for one in gaps] == [(0, 1)]
 
 
 @pytest.mark.parametrize(("certainty", "is_note"), [("exact", True), (None, False)])
 def test_damage_that_certainly_loses_nothing_is_a_note(certainty, is_note):
     copy: Any = SimpleNamespace(path=Path("t-0"), first_base_offset=0)
     finding = Finding(Reason.CRC_MISMATCH, "torn", "t-0/0.log", 5, n_records=0, certainty=certainty)
-    found = judged(copy, finding, is_compacted=None, is_tiered=False)
-    assert found is not None
-    assert found.damage is not is_note
+    assert judged(copy, finding, is_tiered=False).damage is not is_note

@@ -504,6 +504,8 @@ class LogPlan:
         firsts = np.append(rows["first_offset"], np.iinfo(np.int64).max)
         for gap in self._doubted():
             begin, stop = gap.base_offset or 0, (gap.last_offset or 0) + 1
+            if self.leader.is_compacted:  # which explains all gaps from its first segment on
+                stop = max(min(stop, self.leader.base_offset), begin)
             # `ends` begins with the start of the log, before which nothing is
             starts_of = np.clip(np.append(begin, ends[1:]), begin, stop)
             stops = np.clip(firsts, begin, stop)

@@ -126,17 +126,12 @@ def read_replica(
     note: Callable[[Finding], object],
     progress: Callable[[int], object],
     limits: Limits,
-    *,
-    is_compacted: bool | None = None,
 ) -> Replica:
-    """Search a copy of a partition; `number` is what its rows name it.
-
-    `is_compacted` is whether its topic is compacted, if that is known from elsewhere.
-    """
+    """Search a copy of a partition; `number` is what its rows name it."""
     search = _Search(partition, number, note, limits)
     with OrderedPool(0, "kafkalog-merge") as pool:
         search.run(pool, 1, progress)
-    return _replica(search, partition, is_compacted, np.concatenate([np.empty(0, ROW_DTYPE), *search.parts]))
+    return _replica(search, partition, np.concatenate([np.empty(0, ROW_DTYPE), *search.parts]))
 
 
 def without_last(replica: Replica, place: int) -> Replica:
@@ -153,19 +148,16 @@ def without_last(replica: Replica, place: int) -> Replica:
     return found
 
 
-def _replica(search: _Search, partition: Partition, is_topic_compacted: bool | None, rows: Rows) -> Replica:
+def _replica(search: _Search, partition: Partition, rows: Rows) -> Replica:
     """The copy that a search has read, or what remains of it."""
     checkpoint = _checkpoint(partition, np.concatenate([np.empty(0, np.int32), *search.epochs]))
     bases = [segment.base_offset for segment in partition.segments]
     # the cleaner never touches the last segment, and gaps that it explains end before it
-    is_compacted = is_topic_compacted
-    if is_compacted is None:
-        is_compacted = bool(partition.is_compacted(bases[-1], search.densities(rows))) if bases else False
+    is_compacted = bool(partition.is_compacted(max(bases, default=0), search.densities(rows)))
     end = max([*bases[-1:], *(rows["last_offset"][-1:] + 1).tolist()], default=0)
     if search.is_end_lost and len(checkpoint):
         # an epoch starts at what the log end was then: the log reached as far at least
         end = max(end, int(checkpoint["start_offset"][-1]))
-    losses, gaps = _judged(search.losses, search.gaps, bases, is_topic_compacted)
     is_new = np.ones(rows.size, np.bool_)
     is_new[1:] = rows["leader_epoch"][1:] > rows["leader_epoch"][:-1]
     firsts = rows[is_new & (rows["leader_epoch"] >= 0)]
@@ -184,10 +176,10 @@ def _replica(search: _Search, partition: Partition, is_topic_compacted: bool | N
         search.is_end_lost,
         search.is_changed,
         is_compacted,
-        _with_known(rows, losses, partition.path),
-        gaps,
+        _with_known(rows, search.losses, partition.path),
+        search.gaps,
         search.has_limit,
-        partial(_replica, search, partition, is_topic_compacted),
+        partial(_replica, search, partition),
     )
 
 
@@ -209,19 +201,6 @@ def _entries(directory: Place) -> npt.NDArray[np.void]:
         return LeaderEpochs(read_leader_epochs(directory / kf.LEADER_EPOCH_CHECKPOINT)).entries
     except KafkalogError:
         return LeaderEpochs().entries
-
-
-def _judged(
-    losses: list[Lost], gaps: list[Finding], bases: list[int], is_compacted: bool | None
-) -> tuple[list[Lost], list[Finding]]:
-    """Losses, and gaps that may be some, by what is known of the topic from elsewhere."""
-    if is_compacted is None:
-        return losses, gaps
-    before = [one for one in gaps if (one.last_offset or 0) < bases[0]]
-    if is_compacted:
-        return [one for one in losses if one.n_bytes or one.reason is not Reason.OFFSET_GAP], before
-    between = (Lost.of(replace(one, damage=True)) for one in gaps if one not in before)
-    return [*losses, *(one for one in between if one is not None)], before
 
 
 def _with_known(rows: Rows, losses: list[Lost], partition: Place) -> list[Lost]:

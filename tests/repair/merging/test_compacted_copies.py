@@ -91,8 +91,10 @@ def copy_of(folder, rng, log, n, *, is_lossy, ends=None):
 
 def merged(log, partitions):
     """The plan of some copies, and the entries that it has."""
+    for one in partitions:
+        one.is_topic_compacted = True
     replicas = [
-        read_replica(one, number, lambda finding: None, lambda n: None, DEFAULT_LIMITS, is_compacted=True)
+        read_replica(one, number, lambda finding: None, lambda n: None, DEFAULT_LIMITS)
         for number, one in enumerate(partitions)
     ]
     plan = LogPlan(replicas)
