@@ -164,11 +164,11 @@ class PartitionRanges:
             yield part.open(limits=self.limits)
 
 
-def range_of(segment: Segment, *, is_last: bool) -> SegmentRange:
+def range_of(segment: Segment) -> SegmentRange:
     """All bytes of a segment."""
     size, path = segment.size_in_bytes, segment.path
     is_preallocated, version = segment.is_preallocated, version_of(path)
-    return SegmentRange(path.name, size, 0, size, segment.base_offset, is_last, is_preallocated, version)
+    return SegmentRange(path.name, size, 0, size, segment.base_offset, segment.is_last, is_preallocated, version)
 
 
 def _open_segment(

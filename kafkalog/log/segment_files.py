@@ -55,22 +55,26 @@ class SegmentListing:
         """
         self._identity = directory_identity(self._path)
         directory = Directory(self._path, entries)
-        last = max(directory.bases, default=0)
         if only is not None:
-            logs = [Path(path).name for path in only]
-            segments = [self._segment(name, (kf.parse_base_offset(name) or 0) >= last) for name in logs]
+            names = [Path(path).name for path in only]
+            segments = [self._segment(name) for name in names]
+            segments.sort(key=attrgetter("base_offset"))
+            is_whole = bool(segments) and directory.base_after(segments[-1].base_offset) is None
         else:
-            segments = self._load_all(directory, last)
-        segments.sort(key=attrgetter("base_offset"))
+            segments = self._load_all(directory)
+            segments.sort(key=attrgetter("base_offset"))
+            is_whole = True  # what a `.swap` covers, or a broker skips, does not follow
+        if segments:
+            segments[-1].is_last = is_whole
         return segments
 
-    def _load_all(self, directory: Directory, last: int) -> list[Segment]:
+    def _load_all(self, directory: Directory) -> list[Segment]:
         for name in directory.strays:
             self._note_stray(name, directory)
         logs = directory.logs
         if set(map(len, logs)) - {_USUAL_LENGTH} or len(set(logs.values())) < len(logs):
             logs = self._without_doubles(logs)
-        segments = [self._segment(name, offset >= last) for name, offset in logs.items()]
+        segments = [self._segment(name) for name in logs]
         links = {name for name, entry in directory.entries.items() if entry.is_symlink()}
         if links:
             segments = [one for one in segments if one.path.name not in links or not self._is_circular(one)]
@@ -134,12 +138,12 @@ class SegmentListing:
         self.findings.append(segment.error.to_finding())
         return True
 
-    def _segment(self, name: str, is_last: bool) -> Segment:
+    def _segment(self, name: str) -> Segment:
         segment = Segment(
             self._path / name,
             memory_map=self._memory_map,
             limits=self._limits,
-            is_last=is_last,
+            is_last=False,
             topic_partition=self._topic_partition,
             must_open=False,  # one unreadable segment must not hide the others
         )
@@ -151,7 +155,7 @@ class SegmentListing:
         for name in directory.swaps:
             # KAFKA-6264: a `.swap` at or above the lowest `.cleaned` may belong to an incomplete split. The old
             # segments still count then.
-            swap = self._segment(name, False)
+            swap = self._segment(name)
             if swap.base_offset >= directory.unfinished:
                 continue
             # the cleaner renames its output to `.swap` once all of it is complete and durable, so it can be trusted

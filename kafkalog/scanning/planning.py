@@ -242,7 +242,7 @@ class _Planner:
         if not self.include_deleted and partition.log_start_offset > (start or 0):
             start = partition.log_start_offset
         segments = partition.segments
-        ranges = [range_of(segment, is_last=segment is segments[-1]) for segment in segments]
+        ranges = [range_of(segment) for segment in segments]
         unread = None
         if self.on_corruption == "stop":
             stop = _first_lost(segments, start or 0)

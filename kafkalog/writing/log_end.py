@@ -151,7 +151,7 @@ def _producers(
     state = ProducerState(snapshot, limits=partition.limits)
     since = partition.log_start_offset if snapshot is None else snapshot.end_offset or 0
     for segment in partition.segments:
-        is_last = segment is partition.segments[-1]
+        is_last = segment.is_last
         stop = next_offset if is_last else partition.segments[partition.segments.index(segment) + 1].base_offset
         # all its batches are in the snapshot
         if stop <= since:

@@ -4,11 +4,14 @@ from pathlib import Path
 
 import builder
 import pytest
+from plans import read
 from refusals import fails_with
 
 import kafkalog
 from kafkalog.errors import DEFAULT_LIMITS, NotKafkaError
 from kafkalog.log.segment_files import SegmentListing, open_segment
+from kafkalog.scanning.planning import plan
+from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 
 
 def batch(base, n=5):
@@ -38,6 +41,34 @@ def test_segments_come_by_offset_and_the_last_one_is_known(directory):
     assert found.findings == []
     (one,) = found.load([directory / name(5)])
     assert (one.base_offset, one.is_last) == (5, False)
+
+
+@pytest.mark.parametrize("after", ["swap", "circle"])
+def test_what_a_broker_passes_over_does_not_follow_the_last_segment(directory, after):
+    """A torn tail there was damage to readers, and normal to preflight."""
+    if after == "swap":
+        (directory / name(0, ".log.swap")).write_bytes(batch(0, 20))
+    else:
+        (directory / name(15)).symlink_to(name(15))
+    segments = listing(directory).load()
+    assert [one.is_last for one in segments] == [one is segments[-1] for one in segments]
+    planned = LoadPlan(directory, RootOffsets({}, {}, [])).partition.segments
+    assert [(one.path, one.is_last) for one in planned] == [(one.path, one.is_last) for one in segments]
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_parts_of_some_segments_end_as_the_segments_do(directory, n):
+    """A torn tail of a segment that is not the last was normal to tasks, and damage to scans."""
+    with (directory / name(5 * n - 5)).open("ab") as file:
+        file.write(batch(5 * n)[:30])
+    paths = [directory / name(base) for base in (0, 5, 10)[:n]]
+    partition = kafkalog.Partition(directory, segments=paths)
+    scan = kafkalog.scan(partition, columns=["offset"], on_corruption="skip")
+    scan.count_rows()
+    found = []
+    read(plan(partition, on_corruption="skip"), report=found.append)
+    assert [one.damage for one in found] == [one.damage for one in scan.findings] == [n < 3]
 
 
 def test_names_that_are_no_offsets_are_notes(directory):

@@ -74,7 +74,7 @@ def choose(
         if config is None:
             continue
         segments = plan.partition.segments
-        newest = [newest_timestamp(one, is_proved=one is segments[-1]) for one in segments]
+        newest = [newest_timestamp(one, is_proved=one.is_last) for one in segments]
         most = _n_replicated(plan.partition, plan.partition.high_watermark)
         if options.free is None:
             sizes = [one.size_in_bytes for one in segments]

@@ -345,7 +345,7 @@ class PartitionRecovery:
             else:
                 report.segments.append(_row(segment, "kept", segment.size_in_bytes))
                 self._put_missing_time_index(segment)
-                if segment is not self.plan.partition.segments[-1]:
+                if not segment.is_last:
                     self._trim_indexes(segment)
                 if segment.path.name.endswith(kf.SWAP_SUFFIX):
                     self.output.copy(segment.path, final_name(segment.path.name))
