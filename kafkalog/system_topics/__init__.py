@@ -12,6 +12,7 @@
     `transactions`    transactional ids of the coordinators, and their open partitions
     `remote_log`      segments in remote storage
     `schemas`         a registry's subjects, versions and schemas, also deleted ones
+    `hidden_values`   secrets of the metadata, which are never shown
     `kafka_commands`     the metadata as commands of Kafka's tools
     `strimzi_manifests`  the metadata as manifests for Strimzi
     `metadata`        the cluster's topics, brokers, settings and so on

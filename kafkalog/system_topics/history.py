@@ -1,8 +1,8 @@
 """Every record of a topic that holds state, decoded, in the order of each partition's offsets.
 
 Nothing is applied: deletions, and records of transactions that were aborted, are among them, and so are the markers
-that say how a transaction ended. Fields have the form in which Kafka's own tools print them; the salts and keys of
-SCRAM credentials are left out.
+that say how a transaction ended. Fields have the form in which Kafka's own tools print them; values
+of settings that may be secrets are hidden, and the salts and keys of SCRAM credentials are left out.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits
-from kafkalog.format import INTERNAL_TOPICS, SCHEMAS_TOPIC, ControlRecordType
+from kafkalog.format import INTERNAL_TOPICS, METADATA_TOPIC, SCHEMAS_TOPIC, ControlRecordType
 from kafkalog.html import JsonFields, PublicNames
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
@@ -22,9 +22,8 @@ from kafkalog.parsing import Time
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.framing import KEYED, decode_record
 from kafkalog.protocol.json_form import json_form, with_members
+from kafkalog.system_topics.hidden_values import without_secrets
 from kafkalog.system_topics.reading import AsOf, read_records
-
-_SECRETS: Final = ("salt", "storedKey", "serverKey")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +157,8 @@ def _message(topic: str, key: bytes | None, value: bytes | None) -> _Content:
         fields = json_form(name, record.version, record.value)
         if record.type == "GroupMetadata":
             fields = with_members(fields)
-        elif record.type == "UserScramCredential":
-            fields = {name: one for name, one in fields.items() if name not in _SECRETS}
+        elif topic == METADATA_TOPIC:
+            fields = without_secrets(record.type, fields)
     known = None if record.key is None else json_form(f"{record.type}Key", 0, record.key)
     return _Content(record.type, record.version, known, fields)
 

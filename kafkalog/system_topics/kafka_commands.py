@@ -20,6 +20,7 @@ from kafkalog.html import visible
 from kafkalog.state.log_config import is_setting
 from kafkalog.state.properties import encode_properties
 from kafkalog.storage.location import Place
+from kafkalog.system_topics.hidden_values import HIDDEN
 from kafkalog.text import iso_seconds
 
 Row = dict[str, Any]
@@ -49,8 +50,6 @@ class Tables(Protocol):
     def features(self) -> list[Row]: ...
 
 
-HIDDEN: Final = "[hidden]"
-"""What stands for the value of a setting that may be a secret, as in Kafka."""
 NOT_CARRIED: Final = (
     "topic ids, leader epochs and producer ids: a new cluster has its own",
     "which brokers have which replicas: the controller of the new cluster places them",

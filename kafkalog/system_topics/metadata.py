@@ -6,7 +6,6 @@ credentials have no keys here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +21,8 @@ from kafkalog.protocol.releases import METADATA_VERSION, level_name, next_level
 from kafkalog.state.cluster_image import BROKER, TOPIC, AssignedPartition, ClusterMetadata
 from kafkalog.state.cluster_metadata import leading_metadata, read_cluster_metadata
 from kafkalog.storage.location import Place, parent_of
-from kafkalog.system_topics.kafka_commands import HIDDEN, commands
+from kafkalog.system_topics.hidden_values import shown_settings
+from kafkalog.system_topics.kafka_commands import commands
 from kafkalog.system_topics.reading import AsOf, check_known, name_of
 from kafkalog.system_topics.strimzi_manifests import manifests
 from kafkalog.text import counted
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-_SECRET: Final = re.compile(r"password|secret|credential|jaas\.config|keystore\.key|certificate")
 _RESOURCES: Final = {TOPIC: "topic", BROKER: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}
 _ACL_RESOURCES: Final = dict(
     enumerate(("unknown", "any", "topic", "group", "cluster", "transactional-id", "delegation-token", "user"))
@@ -113,7 +112,7 @@ class Metadata(PublicNames):
                 "topic_id": self._image.topic_ids[name],
                 "partitions": len(partitions),
                 "replication_factor": max((len(one.replicas) for one in partitions.values()), default=0),
-                "configs": _shown(self._image.settings.get((TOPIC, name), {})),
+                "configs": shown_settings(self._image.settings.get((TOPIC, name), {})),
             }
             for name, partitions in self._assigned()
         ]
@@ -139,7 +138,7 @@ class Metadata(PublicNames):
             {"resource_type": name_of(_RESOURCES, kind), "resource_name": resource, "name": name, "value": value}
             for (kind, resource), settings in sorted(self._image.settings.items())
             if kind != TOPIC or self._wanted(resource)
-            for name, value in sorted(_shown(settings).items())
+            for name, value in sorted(shown_settings(settings).items())
         ]
 
     @property
@@ -443,10 +442,6 @@ def metadata(
 def _cells(row: Row) -> list[object]:
     texts = (", ".join(map(str, value)) if isinstance(value, (list, dict)) else value for value in row.values())
     return [*texts]
-
-
-def _shown(settings: Mapping[str, str]) -> dict[str, str]:
-    return {name: HIDDEN if _SECRET.search(name) else value for name, value in settings.items()}
 
 
 def _node(number: int, role: str, fields: Mapping[str, Any]) -> Row:

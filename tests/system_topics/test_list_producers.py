@@ -13,6 +13,7 @@ from kafkalog import PartitionWriter
 from kafkalog.cli import main
 from kafkalog.errors import CorruptionError
 from kafkalog.format import INTERNAL_TOPICS
+from kafkalog.protocol.encoder import encode_metadata_record
 from kafkalog.system_topics.list_producers import list_producers
 
 START = 1_700_000_000_000
@@ -174,3 +175,16 @@ def test_secrets_are_left_out(tmp_path):
     (directory / f"{0:020d}.log").write_bytes(batch_v2([record_v2(value=value)]))
     (one,) = kafkalog.history(tmp_path, "__cluster_metadata")
     assert one.value == {"name": "ann", "mechanism": 1, "iterations": 4096}
+
+
+def test_values_of_settings_that_may_be_secrets_are_hidden(tmp_path):
+    settings = {"ssl.key.password": "pw", "retention.ms": "5", "sasl.jaas.config": None}
+    values = [
+        encode_metadata_record("Config", 0, resourceType=4, resourceName="1", name=name, value=value)
+        for name, value in settings.items()
+    ]
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    (directory / f"{0:020d}.log").write_bytes(batch_v2([record_v2(n, value=value) for n, value in enumerate(values)]))
+    found = {one.value["name"]: one.value["value"] for one in kafkalog.history(tmp_path, "__cluster_metadata")}
+    assert found == {"ssl.key.password": "[hidden]", "retention.ms": "5", "sasl.jaas.config": None}
