@@ -182,7 +182,34 @@ def parse_duration(name: str, text: str) -> int:
     return int(found[1]) * MILLISECONDS[found[2]]
 
 
+def meant_time(value: str) -> str | None:
+    """A time as journalctl, date and other tools take it, as `parse_time` does; None for what is no time.
+
+    >>> meant_time("1 hour ago"), meant_time("yesterday"), meant_time("@1700000000"), meant_time("2026-11-28")
+    ('-1h', '-1d', '1700000000000', '2026-11-28')
+    """
+    value = re.sub(r"^[se]@", "", value.strip())
+    if found := re.fullmatch(r"-?(\d+) ?([smhdw])(?:ec|econd|in|inute|our|ay|eek|r)?s?(?: ago)?", value.lower()):
+        return f"-{int(found[1]) * (7 if found[2] == 'w' else 1)}{found[2].replace('w', 'd')}"
+    if found := re.fullmatch(r"@(\d+)", value):
+        return f"{found[1]}000"
+    value = {"yesterday": "-1d", "today": "-1d", "end": "now"}.get(value.lower(), value)
+    return value if _moment_of("", value, None) is not None else None
+
+
 def _parse_text(name: str, text: str, now_ms: int | None) -> int | datetime:
+    moment = _moment_of(name, text, now_ms)
+    if moment is not None:
+        return moment
+    meant = meant_time(text)
+    raise ValueError(
+        f"{name}: expected milliseconds, a time such as 2026-11-21T08:00:00Z, or one before now such as -1h, not"
+        f" {text!r}{f'; did you mean {meant}?' if meant else ''}"
+    )
+
+
+def _moment_of(name: str, text: str, now_ms: int | None) -> int | datetime | None:
+    """The time that a text means; None if it means none."""
     if _RELATIVE.fullmatch(text) or text == "now":
         now = time.time_ns() // 10**6 if now_ms is None else now_ms
         return now if text == "now" else now - parse_duration(name, text[1:])
@@ -193,10 +220,7 @@ def _parse_text(name: str, text: str, now_ms: int | None) -> int | datetime:
     try:
         moment = datetime.fromisoformat(re.sub(r"^(\d{4}-\d\d-\d\d)Z$", r"\1", text))
     except ValueError:
-        raise ValueError(
-            f"{name}: expected milliseconds, a time such as 2026-11-21T08:00:00Z, or one before now such as -1h, not"
-            f" {text!r}"
-        ) from None
+        return None
     # Source: `Utils.getDateTime`, Kafka 4.3, which adds Z
     return _as_utc(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
 

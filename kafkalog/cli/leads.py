@@ -166,8 +166,10 @@ def _advice_of(lead: Lead, typed: Sequence[str]) -> Advice:
 
 def _written(line: str, typed: Sequence[str]) -> str:
     """A line with the output, the time and the file to load that were typed."""
+    from kafkalog.parsing import meant_time
+
     given = dict(itertools.pairwise(typed))
-    time = next((time_of(given[name]) for name in ("--to", "--until", "--at", "--time") if name in given), None)
+    time = next((meant_time(given[name]) for name in ("--to", "--until", "--at", "--time") if name in given), None)
     if time is not None and "kafkalog boot PATH" in line:
         line = commands()["restore-to"].line.replace("TIME", shlex.quote(time))
     if output := given.get("-o") or given.get("--output"):
@@ -220,7 +222,9 @@ def _timed(line: str, typed: Sequence[str]) -> str:
     time = next((given[name] for name in ("--time", "--timestamp", "--at", "--date") if name in given), None)
     if time is None or "the ends of logs" not in line:
         return line
-    moment = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}.get(time) or time_of(time) or time
+    from kafkalog.parsing import meant_time
+
+    moment = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}.get(time) or meant_time(time) or time
     words = [*(("-t", "TOPIC") if {*_TOPICS} & {*typed} else ()), "--timestamp", shlex.quote(moment)]
     return f"kafkalog lookup PATH {' '.join(words)}"
 
@@ -438,27 +442,6 @@ def arguments(typed: Sequence[str]) -> tuple[list[str], list[str]]:
         is_named = before in _TOPICS and re.fullmatch(r"[\w.*-]+", word)
         (topics if is_named else others).append(word)
     return others, topics
-
-
-def time_of(value: str) -> str | None:
-    """A time as journalctl, date and other tools take it, as we do; None for what is no time.
-
-    >>> time_of("1 hour ago"), time_of("yesterday"), time_of("@1700000000"), time_of("2026-11-28"), time_of("orders")
-    ('-1h', '-1d', '1700000000000', '2026-11-28', None)
-    """
-    from kafkalog.parsing import parse_time
-
-    value = re.sub(r"^[se]@", "", value.strip())
-    if found := re.fullmatch(r"-?(\d+) ?([smhdw])(?:ec|econd|in|inute|our|ay|eek|r)?s?(?: ago)?", value.lower()):
-        return f"-{int(found[1]) * (7 if found[2] == 'w' else 1)}{found[2].replace('w', 'd')}"
-    if found := re.fullmatch(r"@(\d+)", value):
-        return f"{found[1]}000"
-    value = {"yesterday": "-1d", "today": "-1d", "end": "now"}.get(value.lower(), value)
-    try:
-        parse_time("", value)
-    except ValueError:
-        return None
-    return value
 
 
 CONDITION: Final = re.compile(r"(?i)[=<>]|\s(?:in|is|like|contains|matches|starts_with|has|between)\s")

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kafkalog.cli.leads import CONDITION, LINE, Advice, arguments, filled, is_path, is_topic, time_of
+from kafkalog.cli.leads import CONDITION, LINE, Advice, arguments, filled, is_path, is_topic
 from kafkalog.text import DURATION
 from kafkalog.words import american, rows
 
@@ -359,7 +359,9 @@ def _option_words(text: str, own: Mapping[str, bool]) -> list[str] | None:
 def _fitting(text: str, value: str) -> str:
     """The one of the alternatives in a text that takes such a value, with the value; the text if none or all do."""
     others = [one for one in re.split(r",? or (?=--)|, (?=--)", text) if one.startswith("--")]
-    moment = time_of(value)
+    from kafkalog.parsing import meant_time
+
+    moment = meant_time(value)
     if "--end-offset" in text and (found := re.fullmatch(r"(\d+)(?:[:,-]|\.\.)(\d+)", value)):
         return f"--start-offset {found[1]} --end-offset {found[2]}"
     if value.isdecimal() and (fits := [one for one in others if re.search(r" N\b", one)]):

@@ -48,6 +48,11 @@ values of several types, numbers compare with numbers and text with text."""
 
 ENCODING_HELP: Final = 'encoding of bytes in JSON (default: base64); with utf8, invalid bytes become {"base64": ...}'
 
+_TIME_HELP: Final = (
+    "TIME is milliseconds, ISO 8601 such as 2026-11-28 or 2026-11-28T08:00 (UTC without a zone), or before now (-1h)"
+)
+"""Follows the help of a command's first option that takes a time."""
+
 _SHARED: Final = {
     "common": """
   | -q --quiet      print no progress bar and no notes, only damage and errors
@@ -80,7 +85,7 @@ _SHARED: Final = {
                        only if -t names them
 """,
     "ages": """
-  --now TIME    compute ages at this time: ms, ISO 8601, or end for the latest timestamp (default: now)
+  --now TIME    compute ages at this time (default: now), or with end at the latest timestamp
   --transaction-max-timeout-ms MS    the broker's setting; an open transaction that is older hangs (default: 900000)
 """,
     "limits": """
@@ -108,8 +113,7 @@ _SHARED: Final = {
   --config NAME=VALUE*    $
 """,
     "expire": """
-  --now TIME    remove producers that were idle for a day at this time from snapshots: ms, or ISO 8601
-                (default: keep all)
+  --now TIME    remove producers that were idle for a day at this time from snapshots (default: keep all)
 """,
     "output": """
 output (one is required):
@@ -123,8 +127,7 @@ output (one is required):
 """,
     "as_of": """
   --end-offset OFFSET     the state right before this offset of the topic's partition
-  --end-timestamp TIME    the state right before this time: ms, ISO 8601, -1h, or end-1h: before the latest timestamp
-                          of the topic
+  --end-timestamp TIME    the state right before this time, or end-1h: before the topic's latest timestamp
   --history               print every record in the files, decoded, as JSON lines; of the other options only
                           --end-offset and --end-timestamp apply
 """,
@@ -146,8 +149,7 @@ which records:
   @limit records
   --start-offset OFFSET     start at this offset
   --end-offset OFFSET       end before this offset
-  --start-timestamp TIME    only records at or after this time: ms, ISO 8601 such as 2026-11-28 or 2026-11-28T08:00
-                            (UTC without a zone), before now (-1h), or before the latest timestamp (end-1h)
+  --start-timestamp TIME    only records at or after this time, or end-1h: before the latest timestamp
   --use-time-index          find --start-timestamp with the time indexes instead of reading all batch headers; with
                             LogAppendTime, also stop a minute past --end-timestamp
   --end-timestamp TIME      only records before this time
@@ -266,7 +268,7 @@ def add_options(parser: Any, table: str, types: Mapping[str, Callable[[str], Any
     Others are switches.
     """
     group = alternatives = parser
-    is_required = False
+    is_required = has_times = False
     for line in re.split(r"\n(?= {0,2}\S)", _expanded(table).strip("\n")):
         if line.endswith(":") and not line.startswith(" "):
             group = alternatives = parser.add_argument_group(line[:-1])
@@ -280,7 +282,10 @@ def add_options(parser: Any, table: str, types: Mapping[str, Callable[[str], Any
         if bar and flags == "--dry-run":  # it shows what the others would do
             parser.need_one(alternatives)
             bar = None
-        _add_option(alternatives if bar else group, flags, value, re.sub(r" +", " ", help or ""), types or {})
+        help = re.sub(r" +", " ", help or "")
+        if value is not None and value.startswith("TIME") and not has_times:
+            help, has_times = f"{help}. {_TIME_HELP}", True
+        _add_option(alternatives if bar else group, flags, value, help, types or {})
 
 
 def _expanded(table: str) -> str:
@@ -439,11 +444,7 @@ def timestamp(text: str) -> int | datetime:
     try:
         return parse_time("a time", text)
     except ValueError as error:
-        from kafkalog.cli.leads import time_of
-
-        meant = time_of(text)
-        hint = "" if meant is None else f"; did you mean {meant}?"
-        raise argparse.ArgumentTypeError(f"{str(error).removeprefix('a time: ')}{hint}") from None
+        raise argparse.ArgumentTypeError(str(error).removeprefix("a time: ")) from None
 
 
 def log_time(text: str) -> Any:

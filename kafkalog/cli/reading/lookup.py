@@ -69,9 +69,9 @@ reports that as damage.""",
   @limits
 what to find (at least one; repeatable):
   --offset:questions N*         the record at this offset
-  --timestamp:questions TIME*    the first record at or after this time: ms, ISO 8601 (UTC without a zone), -1h (before
-                                 now), or end-1h (before the latest timestamp); or earliest, latest (start and end of
-                                 the log), or max-timestamp (the first record with the largest timestamp)
+  --timestamp:questions TIME*    the first record at or after this time, or end-1h: before the latest timestamp; or
+                                 earliest, latest (start and end of the log), or max-timestamp (the first record with
+                                 the largest timestamp)
 in which partitions:
   @selection
 output:

@@ -24,7 +24,7 @@ A crash leaves DIR absent or complete.""",
   kafkalog sample /tmp/sample
   kafkalog sample /tmp/sample --now 2026-11-21T08:00Z   # the same records each time""",
     options="""
-  --now TIME    the time of the last records: ms, or ISO 8601 (default: now)
+  --now TIME    the time of the last records (default: now)
 """,
     paths=("DIR", "new directory", "DIR is a new directory, or an empty one."),
     n_paths=1,
