@@ -159,9 +159,10 @@ class Parser(argparse.ArgumentParser):
     def _to_stdout(self, found: argparse.Namespace) -> Advice:
         """The end of the message about a missing output: to stdout, if that is no terminal, or else a dry run."""
         from kafkalog.cli.leads import LINE, Advice
+        from kafkalog.interchange.file_types import STREAM_FORMATS
 
         line = [*self.prog.split()[1:], *self._given]
-        if getattr(found, "format", None) in ("csv", "jsonl", "arrows") and not sys.stdout.isatty():
+        if getattr(found, "format", None) in STREAM_FORMATS and not sys.stdout.isatty():
             return Advice(f": {LINE}", [*line, "-o", "-"])
         return Advice(f", which shows what it would do: {LINE}", [*line, "--dry-run"])
 

@@ -20,7 +20,7 @@ from kafkalog.text import iso_seconds
 
 _STATIC_ROWS: Final = 100
 """Rows in the markup, for print and for readers without a script."""
-_MOST_CHARACTERS: Final = 2000
+MOST_CHARACTERS: Final = 2000
 _MOST_DATA: Final = 7_000_000
 """Characters of the rows of all tables: so large a page opens quickly."""
 _BAD: Final[dict[str, tuple[str, list[Any]]]] = {
@@ -136,9 +136,9 @@ def _rows(table: Table, n_left: int) -> tuple[list[str], int]:
 
 def _shown(value: Any) -> Any:
     if isinstance(value, str):
-        return visible(value, _MOST_CHARACTERS)
+        return visible(value, MOST_CHARACTERS)
     if isinstance(value, (list, tuple)):
-        return [visible(str(one), _MOST_CHARACTERS) for one in value]
+        return [visible(str(one), MOST_CHARACTERS) for one in value]
     return round(value, 4) if isinstance(value, float) else value
 
 
@@ -157,7 +157,7 @@ def _section(table: Table, n_rows: int) -> Iterator[str]:
         yield "<tr class=bad>" if is_bad else "<tr>"
         for text, kind in zip(table.texts(row), kinds, strict=True):
             mark = "n" if kind in NUMERIC else "long" if len(text) > 40 else ""
-            yield f"<td{f' class={mark}' if mark else ''}>{escape(text, _MOST_CHARACTERS)}</td>"
+            yield f"<td{f' class={mark}' if mark else ''}>{escape(text, MOST_CHARACTERS)}</td>"
         yield "</tr>\n"
     yield '</tbody></table></div><button class="more" hidden></button>'
     if n_more := len(table.rows) - n_rows + table.n_more:

@@ -22,7 +22,7 @@ from kafkalog.parsing import TopicPatterns, parse_milliseconds
 from kafkalog.protocol.releases import METADATA_VERSION, level_name
 from kafkalog.repair.recovering.preflight import preflight
 from kafkalog.reporting.contents import UNKNOWN, Contents
-from kafkalog.reporting.page import page
+from kafkalog.reporting.page import MOST_CHARACTERS, page
 from kafkalog.reporting.tables import NUMERIC, Kind, Table, TablesResult, column_title
 from kafkalog.state.checkpoints import node_id_of
 from kafkalog.state.properties import read_properties
@@ -309,7 +309,7 @@ _TOTALS: Final = ("n_segments", "n_bytes", "n_file_bytes", "n_records")
 
 def _plain(text: str) -> str:
     """Return text for a cell of a Markdown table: markup and characters that cannot be seen are escaped."""
-    shown = visible(text, _MOST_CHARACTERS)
+    shown = visible(text, MOST_CHARACTERS)
     return "".join(f"\\{one}" if one in _MARKUP else _ENTITIES.get(one, one) for one in shown)
 
 
@@ -318,9 +318,8 @@ def _markdown_cell(text: str, kind: Kind) -> str:
     if kind != "command" or not text:
         return _plain(text)
     fence = "``" if "`" in text else "`"
-    return f"{fence}{visible(text, _MOST_CHARACTERS)}{fence}".replace("|", "\\|")
+    return f"{fence}{visible(text, MOST_CHARACTERS)}{fence}".replace("|", "\\|")
 
 
-_MOST_CHARACTERS: Final = 2000
 _MARKUP: Final = frozenset("\\`*_{}[]()#+!|~@")
 _ENTITIES: Final = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}

@@ -34,7 +34,7 @@ from kafkalog.errors import (
     WriteError,
     not_installed,
 )
-from kafkalog.storage.location import AnyPath, Location, clean, is_public_option, is_url
+from kafkalog.storage.location import PUBLIC_OPTIONS, AnyPath, Location, clean, is_public_option, is_url
 from kafkalog.storage.ranges import RangeSource
 from kafkalog.storage.source import Bytes, ByteSource, FileIdentity
 from kafkalog.storage.store import Entry, Store
@@ -533,8 +533,9 @@ def _valid_options(root: str) -> Iterator[None]:
 
 
 _COMMON_OPTIONS: Final = (
-    *("endpoint", "region", "access_key_id", "secret_access_key", "session_token", "skip_signature", "profile"),
-    *("allow_http", "timeout", "max_retries", "account_name", "account_key", "sas_key", "service_account"),
+    *PUBLIC_OPTIONS,
+    *("access_key_id", "secret_access_key", "session_token"),
+    *("account_name", "account_key", "sas_key", "service_account"),
 )
 
 

@@ -128,10 +128,12 @@ how to write:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Load the inputs, and print what was written."""
+    from kafkalog.interchange.file_types import STREAM_FORMATS
+
     if "-" in args.paths and (len(args.paths) > 1 or args.format is None):
         raise UsageError(
-            "stdin must be the only INPUT, and needs --format csv, jsonl or arrows; add --encoding utf8 if keys and"
-            " values are text"
+            f"stdin must be the only INPUT, and needs --format {' or '.join(STREAM_FORMATS)}; add --encoding utf8 if"
+            " keys and values are text"
         )
     from kafkalog.operations.loading.load import LoadOptions, load
 

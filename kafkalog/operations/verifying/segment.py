@@ -57,6 +57,8 @@ class SegmentCheck:
         limits: Limits,
         progress: Callable[[int], object],
     ) -> None:
+        if deep and not crcs:
+            raise ValueError("deep (--deep) and indexes_only (--indexes-only) exclude each other")
         self._crcs, self._deep, self._interval_bytes = crcs, deep, interval_bytes
         self._limits, self._progress = limits, progress
         self._stopped = False

@@ -149,8 +149,6 @@ def iter_verify(
     into: Verification | None = None,
 ) -> Iterator[VerifiedPartition]:
     """Like `verify`, but yields one partition at a time; findings about the log dirs are added to `into`."""
-    if indexes_only and deep:
-        raise ValueError("deep (--deep) and indexes_only (--indexes-only) exclude each other")
     n_threads = thread_count(threads)
     optional_integer("index_interval_bytes", index_interval_bytes, 0)
     found: list[Finding] = []

@@ -75,8 +75,6 @@ def verify(
     --------
     >>> kafkalog.spark.verify(spark, "/backup/kafka").where("not ok").show()  # doctest: +SKIP
     """
-    if indexes_only and deep:
-        raise ValueError("deep (--deep) and indexes_only (--indexes-only) exclude each other")
     limits = limits or Limits(max_findings=runner.MAX_FINDINGS)
     found: list[Finding] = []
     chosen = partitions_to_verify(runner.absolute(path), topics, partitions, limits, found)
