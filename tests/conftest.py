@@ -13,14 +13,14 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from effort import RANDOM, THOROUGH, forget_constants, n_counted
+from effort import RANDOM, THOROUGH, examples, forget_constants, n_counted
 from golden_sets import changed_files, listing, partitions, session_root, shared_log_dir
 from hypothesis import HealthCheck, settings
 from needs import not_tested, skip_without_package
 
 settings.register_profile(
     "kafkalog",
-    max_examples=100 if THOROUGH else 10,
+    max_examples=examples(200) if THOROUGH else 10,
     deadline=None,
     derandomize=not RANDOM,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -4,6 +4,7 @@ import pytest
 from builder import batch_v2, record_v2
 from conformance.jars import class_path, java
 from conformance.kafka import Broker, copy_tree, free_ports
+from effort import spared
 from golden_sets import LOG_DIR, unpacked
 
 import kafkalog
@@ -75,7 +76,9 @@ def starts(folder, version):
 
 
 # at this level, no cluster has log dirs in its records, and 3.9 does not start with the two together
-_CASES = [(name, release) for name in SOURCES for release in BROKERS if (name, release) != ("an old level", "3.9")]
+_CASES = spared(
+    [(name, release) for name in SOURCES for release in BROKERS if (name, release) != ("an old level", "3.9")], 3
+)
 
 
 @pytest.mark.parametrize("release", BROKERS)
