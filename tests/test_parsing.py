@@ -239,5 +239,5 @@ def test_batches_and_spark_name_the_column_too(log_dir, capsys):
 def test_a_time_of_other_tools_is_an_error_that_names_ours():
     with pytest.raises(ValueError, match=r"not '1 hour ago'; did you mean -1h\?"):
         parse_time("start_timestamp", "1 hour ago")
-    with pytest.raises(ValueError, match="not 'orders'$"):
+    with pytest.raises(ValueError, match=r"not 'orders'$"):
         parse_time("start_timestamp", "orders")
