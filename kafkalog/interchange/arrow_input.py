@@ -39,8 +39,8 @@ from kafkalog.interchange.arrow_values import (
     refuse_row,
     storage_type,
 )
-from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
-from kafkalog.records.columns import BINARY_COLUMNS, Column, RecordColumns
+from kafkalog.records.byte_columns import HeadersColumn
+from kafkalog.records.columns import BINARY_COLUMNS, Column, RecordColumns, sized_slices
 
 SLICE_BYTES: Final = 4 * 2**20
 SLICE_ROWS: Final = 2**16
@@ -89,7 +89,7 @@ def record_slices(
     from the beginning of the data.
     """
     if isinstance(data, RecordColumns):
-        yield from cut(data, max_bytes)
+        yield from sized_slices(data, max_bytes)
         return
     row = 0
     batches = open_batches(data)
@@ -102,7 +102,7 @@ def record_slices(
     )
     for batch in batches:
         for part in slices(batch):
-            yield from cut(reader.read(part, row), max_bytes)
+            yield from sized_slices(reader.read(part, row), max_bytes)
             row += part.num_rows
 
 
@@ -119,26 +119,6 @@ def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             rows = min(rows, max(DECODED_BYTES // largest, 1))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
-
-
-def cut(columns: RecordColumns, max_bytes: int = SLICE_BYTES) -> Iterator[RecordColumns]:
-    """Slice columns to about `max_bytes` each, with at least one record per slice."""
-    end = np.zeros(columns.n_records + 1, np.int64)
-    for column in columns.values():
-        if isinstance(column, BinaryColumn):
-            end += column.offsets - column.offsets[0]
-        elif isinstance(column, HeadersColumn):
-            for part in (column.key, column.value):
-                end += part.offsets[column.offsets] - part.offsets[column.offsets[0]]
-    start = 0
-    while start < columns.n_records:
-        if end[-1] - end[start] <= max_bytes:
-            stop = columns.n_records
-        else:
-            stop = max(start + 1, int(np.searchsorted(end, end[start] + max_bytes, "right")) - 1)
-        whole = start == 0 and stop == columns.n_records
-        yield columns if whole else columns.slice(start, stop)
-        start = stop
 
 
 class ColumnReader:

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.interchange.arrow_buffers import data_frame
-from kafkalog.interchange.arrow_input import cut
 from kafkalog.interchange.arrow_output import (
     ALL_COLUMNS,
     CONTEXT_COLUMNS,
@@ -23,7 +22,7 @@ from kafkalog.interchange.arrow_output import (
     stored_names_schema,
 )
 from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, ViewColumn
-from kafkalog.records.columns import Column, RecordColumns, is_masked
+from kafkalog.records.columns import Column, RecordColumns, is_masked, sized_slices
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +69,7 @@ def to_pandas(data: RecordColumns | Column, **options: Any) -> pd.DataFrame | pd
 
 def _batches(records: RecordColumns, schema: pa.Schema) -> list[pa.RecordBatch]:
     writer = _ColumnWriter(schema)
-    return [writer.batch(part) for part in cut(records, _BATCH_BYTES)] or [writer.batch(records)]
+    return [writer.batch(part) for part in sized_slices(records, _BATCH_BYTES)] or [writer.batch(records)]
 
 
 class _ColumnWriter(ArrowWriter):

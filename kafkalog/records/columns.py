@@ -428,3 +428,38 @@ def _empty_column(name: str) -> Column:
     offsets, data = np.zeros(1, np.int64), np.empty(0, np.uint8)
     binary = BinaryColumn(offsets, data)
     return binary if name in BINARY_COLUMNS else HeadersColumn(offsets.copy(), binary, binary)
+
+
+def sized_slices(columns: RecordColumns, max_bytes: int, max_records: int | None = None) -> Iterator[RecordColumns]:
+    """Yield slices of at most `max_records` records, and `max_bytes` of keys, values and headers, if not of one record.
+
+    Views of strings do not count: they are not copied.
+    """
+    n = columns.n_records
+    step = max_records or n
+    n_bytes = 0
+    for column in columns.values():
+        if isinstance(column, BinaryColumn):
+            n_bytes += column.data.size
+        elif isinstance(column, HeadersColumn):
+            n_bytes += column.key.data.size + column.value.data.size
+    ends = _byte_ends(columns) if n_bytes > max_bytes else None
+    start = 0
+    while start < n:
+        stop = min(start + step, n)
+        if ends is not None:
+            stop = min(stop, max(int(np.searchsorted(ends, ends[start] + max_bytes, "right")) - 1, start + 1))
+        yield columns if stop - start == n else columns.slice(start, stop)
+        start = stop
+
+
+def _byte_ends(columns: RecordColumns) -> npt.NDArray[np.int64]:
+    """The bytes of strings before each record, and of all."""
+    ends = np.zeros(columns.n_records + 1, np.int64)
+    for column in columns.values():
+        if isinstance(column, BinaryColumn):
+            ends += column.offsets - column.offsets[0]
+        elif isinstance(column, HeadersColumn):
+            for part in (column.key, column.value):
+                ends += part.offsets[column.offsets] - part.offsets[column.offsets[0]]
+    return ends

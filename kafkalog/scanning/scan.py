@@ -52,7 +52,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.parsing import integer, optional_integer
 from kafkalog.records.batch_columns import Form
 from kafkalog.records.byte_columns import BinaryColumn, as_views
-from kafkalog.records.columns import Column, RecordColumns
+from kafkalog.records.columns import Column, RecordColumns, sized_slices
 from kafkalog.records.gathering import GatheredRecords
 from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
 from kafkalog.scanning.decoded import divide_options, known_fields, resolved, schemas_beside
@@ -677,29 +677,8 @@ class Scan(ArrowStream):
         return table
 
     def _cut(self, columns: RecordColumns) -> Iterator[RecordColumns]:
-        """Slices of at most `batch_size` records and `MAX_BATCH_BYTES` of keys or values."""
-        n = columns.n_records
-        step = min(self._batch_size or n, n)
-        size = 0
-        for column in columns.values():
-            if isinstance(column, BinaryColumn) and column.data.size > size:
-                size = column.data.size
-        if size <= MAX_BATCH_BYTES:
-            if step == n:
-                yield columns
-                return
-            for start in range(0, n, step):
-                yield columns.slice(start, start + step)
-            return
-        start = 0
-        while start < n:
-            stop = min(start + step, n)
-            for column in columns.values():
-                if isinstance(column, BinaryColumn):
-                    limit = column.offsets[start] + MAX_BATCH_BYTES
-                    stop = min(stop, max(int(np.searchsorted(column.offsets, limit, side="right")) - 1, start + 1))
-            yield columns.slice(start, stop)
-            start = stop
+        """Slices of at most `batch_size` records and `MAX_BATCH_BYTES`."""
+        return sized_slices(columns, MAX_BATCH_BYTES, self._batch_size)
 
 
 def _report_header_keys(one: Pass, writer: ArrowWriter, segment: Segment | None) -> None:

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from kafkalog import format as kf
 from kafkalog.errors import Reason, UnsafePathError, UnwritableError
 from kafkalog.interchange.arrow_buffers import validity
-from kafkalog.interchange.arrow_input import ColumnReader, cut
+from kafkalog.interchange.arrow_input import SLICE_BYTES, ColumnReader
 from kafkalog.interchange.arrow_values import integer_values, plain_column
-from kafkalog.records.columns import RecordColumns
+from kafkalog.records.columns import RecordColumns, sized_slices
 from kafkalog.records.partitioner import Partitioner, record_sizes
 from kafkalog.storage.open_file_limit import allow_open_files, count_open_files
 from kafkalog.writing.partition_writer import PartitionWriter, check_partition_name
@@ -119,7 +119,7 @@ class Router:
             if len(starts) > 1:
                 yield Routed(key, columns.take(order[start:stop]), True)
             else:
-                yield from (Routed(key, part, False) for part in cut(columns))
+                yield from (Routed(key, part, False) for part in sized_slices(columns, SLICE_BYTES))
 
     def _topics(
         self, batch: pa.RecordBatch, reader: ColumnReader, first_row: int

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, as_views, row_numbers
-from kafkalog.records.columns import RecordColumns
+from kafkalog.records.columns import RecordColumns, sized_slices
 
 VALUES = st.one_of(st.none(), st.binary(max_size=20), st.just(b"\0\0"), st.binary(min_size=13, max_size=40))
 NAMES = st.text(st.characters(codec="utf-8"), max_size=3).map(str.encode)
@@ -125,6 +125,34 @@ def test_rows_are_those_of_a_list(drawn):
         assert column.to_arrow(pa.binary_view()).to_pylist() == column.to_pandas().tolist() == values
     assert joined["value"].to_arrow(pa.large_binary()).to_pylist() == joined["value"].to_pylist()
     assert pa.array(joined["headers"]).to_pylist() == pa.table(joined)["headers"].to_pylist()
+
+
+@settings(max_examples=trials(100, 500), deadline=None)
+@given(RECORDS, st.integers(0, 12), st.integers(1, 5), st.integers(0, 3))
+def test_slices_are_as_large_as_their_bounds_allow(records, max_bytes, max_records, skipped):
+    """Of keys, values and headers together, also where the columns are parts of larger ones."""
+    columns, records = columns_of(records)[skipped:], records[skipped:]
+    sizes = [
+        len(value or b"") + sum(len(name) + len(given or b"") for name, given in headers)
+        for _, value, headers in records
+    ]
+    found = [listed(part) for part in sized_slices(columns, max_bytes, max_records)]
+    assert [row for part in found for row in part] == listed(columns)
+    at = 0
+    for part in found:
+        end = at + len(part)
+        assert part
+        assert len(part) == 1 or (len(part) <= max_records and sum(sizes[at:end]) <= max_bytes)
+        assert end == len(records) or len(part) == max_records or sum(sizes[at : end + 1]) > max_bytes
+        at = end
+
+
+def test_headers_count_for_the_size_of_record_batches(tmp_path, monkeypatch):
+    headers = [[("trace", bytes(600))]] * 8
+    kafkalog.write_table({"value": [b"v"] * 8, "headers": headers}, tmp_path / "log", topic="t")
+    monkeypatch.setattr("kafkalog.scanning.scan.MAX_BATCH_BYTES", 1500)
+    scan = kafkalog.scan(tmp_path / "log", filters=[("value", "==", b"v")])
+    assert [len(batch) for batch in scan.to_batches()] == [2] * 4
 
 
 def of_arrow(rows):
