@@ -22,7 +22,6 @@ from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
 from kafkalog.log import live
 from kafkalog.log.compaction import Density, GapMeter, is_compacted, was_cleaned
 from kafkalog.log.cuts import MissingParts, missing_parts
-from kafkalog.log.directory import Directory
 from kafkalog.log.log_start import log_start, usable_start
 from kafkalog.log.lookups.list_offsets import ListOffsets
 from kafkalog.log.searching.missing import GapProofs, gap_finding, missing_end, with_copies
@@ -36,6 +35,7 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import claimed_topic_id, read_checkpointed_offset, read_leader_epochs
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.outcomes import TransactionOutcomes
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, findings_of, parent_of, place_of
 from kafkalog.storage.source import ByteSource
 from kafkalog.text import counted
@@ -411,15 +411,15 @@ class Partition(ReadMethods, metaclass=PublicType):
         if not self.is_whole:
             return None
         before = next((segment for segment in reversed(self.segments) if segment.base_offset < end), None)
-        proofs = GapProofs.of(before, self._listing, start, end, self.log_start_offset)
+        proofs = GapProofs.of(before, self.path, self._names, start, end, self.log_start_offset)
         is_compacted = None if proofs.ends else self.is_compacted(end)
         found, _ = gap_finding(str(self.path), start, end, proofs, is_compacted=is_compacted)
-        return None if found is None else with_copies(found, self._listing.names)
+        return None if found is None else with_copies(found, self._names)
 
     @cached_property
-    def _listing(self) -> Directory:
-        """All files of the directory; none if it is gone."""
-        return Directory.or_empty(self.path)
+    def _names(self) -> list[str]:
+        """Of all files in the directory; none if it is gone."""
+        return Listing.or_empty(self.path).names
 
     def effective(self, selection: Selection, *, include_deleted: bool = False) -> Selection:
         """The selection, restricted to offsets at or above the log start offset unless `include_deleted`.

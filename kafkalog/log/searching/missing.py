@@ -51,13 +51,16 @@ class GapProofs(NamedTuple):
     """Producer snapshots at offsets where no segment begins."""
 
     @classmethod
-    def of(cls, before: Segment | None, listing: Directory, start: int, end: int, log_start: int) -> GapProofs:
+    def of(
+        cls, before: Segment | None, directory: Place, names: Sequence[str], start: int, end: int, log_start: int
+    ) -> GapProofs:
         """The proofs for the gap after a segment. None while a broker runs: its cleaner replaces files one by one."""
         ends = [] if before is None else proved_ends(before, start, end)
         first = max(start, log_start)
-        orphans, _ = orphan_indexes(listing.path, listing.names, listing.logs, lambda base: not first <= base < end)
-        found = cls(ends, names_of(orphans), snapshots_in_gap(listing.snapshots.values(), listing.bases, start, end))
-        return cls() if any(found) and live.is_live(listing.path.absolute().parent) else found
+        logs = kf.offsets_of(names, kf.LOG_SUFFIX)
+        orphans, _ = orphan_indexes(directory, names, logs, lambda base: not first <= base < end)
+        found = cls(ends, names_of(orphans), snapshots_in_gap(snapshot_offsets(names), logs.values(), start, end))
+        return cls() if any(found) and live.is_live(directory.absolute().parent) else found
 
 
 def gap_finding(
