@@ -8,23 +8,23 @@ in an order in which a broker can start after each step; `InPlaceFromStart` and 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from kafkalog import format as kf
+from kafkalog.errors import KafkalogError
 from kafkalog.log.log_dir import is_partition_directory
+from kafkalog.state.properties import read_properties
 from kafkalog.storage.atomic import StrPath, remove_file, sync_directory
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.copying import Backup, NoBackup, copy_file
-from kafkalog.storage.files import read_file
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, local_path
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_outside, named_partition, staging_directory
 from kafkalog.storage.staging import OutputFile, StagedDirectory, staged_directory, staged_file
-
-_MAX_MARKER_BYTES: Final = 2**20
 
 
 class PartitionOutput:
@@ -146,18 +146,30 @@ class Placement:
         self.backup.sync()
         return True
 
-    def unmark(self) -> bytes | None:
-        """In place, remove the clean-shutdown marker, and return its content; None if there is none.
+    def copy_root_files(self, left_out: Collection[str]) -> None:
+        """Copy the other files of the log dir, but for a broker's lock."""
+        assert self.staged is not None
+        for name in Listing(self.log_dir).files:
+            if name != kf.LOCK_FILE and name not in left_out:
+                copy_file(self.log_dir / name, self.staged, name)
+
+    def unmark(self) -> bool:
+        """In place, remove the clean-shutdown marker; returns whether the log dir has one, and the output needs one.
 
         A broker that starts before all is done then recovers the log dir.
         """
         path = self.log_dir / kf.CLEAN_SHUTDOWN_FILE
+        if self.staged is not None:
+            return not self.is_partition and path.exists()
         if self.backup is None or not self.keep(path.name):
-            return None
-        marker = read_file(path, max_bytes=_MAX_MARKER_BYTES)
+            return False
         remove_file(path)
         sync_directory(self.log_dir)
-        return marker
+        return True
+
+    def mark(self) -> None:
+        """Write a marker of a clean shutdown: in place after all else."""
+        self.put(kf.CLEAN_SHUTDOWN_FILE, clean_shutdown_marker(self.log_dir))
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file of the log dir, after a backup of the old one."""
@@ -169,6 +181,21 @@ class Placement:
             options: dict[str, Any] = {"overwrite": True, "stage_in": self.stage_in, "like": self.log_dir}
             with staged_file(self.log_dir / name, **options) as file:
                 file.write(data)
+
+
+def clean_shutdown_marker(root: Path) -> bytes:
+    """The content of the marker of a clean shutdown.
+
+    Only its existence counts for recovery. From Kafka 3.7 on it also names the broker's epoch, by which the controller
+    can tell that the replica lost nothing. A log that was recovered may have lost its end, and one that was truncated
+    has, so the marker has no epoch.
+    Source: CleanShutdownFileHandler, BrokerServer.startup, Kafka 4.3.
+    """
+    try:
+        properties = read_properties(root / kf.META_PROPERTIES) or {}
+    except KafkalogError:
+        properties = {}  # a broker does not start with it, as preflight says
+    return b"" if properties.get("version") == "0" else kf.CLEAN_SHUTDOWN_TEXT.encode()
 
 
 class Copied(PartitionOutput):

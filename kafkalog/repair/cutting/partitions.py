@@ -124,12 +124,9 @@ class CutPartitions:
         staged = self._placement.staged
         if staged is None or self.is_partition:
             return
-        done = {plan.path.name for plan in self.plans}
+        done = {*(plan.path.name for plan in self.plans), *Listing(staged.path).names}
+        self._placement.copy_root_files(done)
         root = Listing(self._root)
-        done |= set(Listing(staged.path).names)
-        for name in root.files:
-            if name not in {kf.LOCK_FILE, *done}:
-                copy_file(root.path / name, staged, name)
         for name in root.directories:
             if name not in done and kf.parse_partition_directory(name) is not None:
                 for file in Listing(root.path / name).files:

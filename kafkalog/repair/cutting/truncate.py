@@ -109,7 +109,7 @@ def truncate(
     finishes = {plan: ends[plan] is None and cut.is_past_end(plan, _CHECKPOINTS) for plan in cut.plans}
     with cut.open() as make:
         is_changing = any(finishes[plan] or ends[plan] is not None for plan in cut.plans)
-        marker = placement.unmark() if is_changing else None
+        was_marked = is_changing and placement.unmark()
         try:
             for plan in cut.plans:
                 truncation = _TruncationTarget(plan, make(plan), cut.report, index_interval_bytes, limits)
@@ -117,13 +117,13 @@ def truncate(
             cut.check()
         except KafkalogError:
             # each partition is cut, or as it was
-            if marker is not None:
-                placement.put(kf.CLEAN_SHUTDOWN_FILE, marker)
+            if was_marked:
+                placement.mark()
             raise
         _lower_checkpoints(cut)
+        if was_marked:
+            placement.mark()
         cut.copy_rest()
-        if marker is not None:
-            placement.put(kf.CLEAN_SHUTDOWN_FILE, marker)
     return cut.report
 
 

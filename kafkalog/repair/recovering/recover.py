@@ -26,14 +26,11 @@ from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.rebuilt_files import RebuildReport
 from kafkalog.operations.rebuilding.target import RebuildTarget
 from kafkalog.parsing import parse_milliseconds, thread_count
-from kafkalog.repair.placement import PartitionOutput, Placement
+from kafkalog.repair.placement import PartitionOutput, Placement, clean_shutdown_marker
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
-from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import refuse_if_locked
-from kafkalog.storage.copying import copy_file
-from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import local_path, parent_of, refuse_url
 from kafkalog.survey.next_steps import log_dirs_of
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
@@ -44,8 +41,6 @@ from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.survey.startup_root import root_problems
 from kafkalog.survey.topic_ids import TopicIds
 from kafkalog.survey.topics import TopicSettings
-
-_NOT_COPIED = frozenset({kf.LOCK_FILE, kf.CLEAN_SHUTDOWN_FILE})
 
 
 def recover(
@@ -436,9 +431,7 @@ def finish_root(root: Path, placed: Placement, report: RecoveryReport) -> None:
         return
     written = root_files(root, _ends(report), is_clean=report.is_clean)
     if placed.staged is not None:
-        for name in Listing(root).files:
-            if name not in _NOT_COPIED and name not in written:
-                copy_file(root / name, placed.staged, name)
+        placed.copy_root_files({kf.CLEAN_SHUTDOWN_FILE, *written})
     # the marker comes last: a crash before it costs another recovery, and no records
     for name, data in written.items():
         placed.put(name, data)
@@ -483,17 +476,3 @@ def is_malformed(path: Path) -> bool:
     except SidecarError:
         return True
     return False
-
-
-def clean_shutdown_marker(root: Path) -> bytes:
-    """The content of the marker of a clean shutdown.
-
-    Only its existence counts for recovery. From Kafka 3.7 on it also names the broker's epoch, by which the controller
-    can tell that the replica lost nothing. Nobody knows that of a recovered one, so the marker has no epoch.
-    Source: CleanShutdownFileHandler, BrokerServer.startup, Kafka 4.3.
-    """
-    try:
-        properties = read_properties(root / kf.META_PROPERTIES) or {}
-    except KafkalogError:
-        properties = {}  # a broker does not start with it, as preflight says
-    return b"" if properties.get("version") == "0" else kf.CLEAN_SHUTDOWN_TEXT.encode()

@@ -123,6 +123,25 @@ def test_damage_before_the_cut_changes_nothing_and_the_bytes_of_the_cut_segment_
 POINTS = "recovery-point-offset-checkpoint"
 
 
+def test_the_marker_of_a_truncated_log_does_not_vouch_for_the_replica(log_dir, tmp_path):
+    """By the epoch in the marker, the controller trusts that no log has lost its end. Source: BrokerServer.startup,
+    Kafka 4.3."""
+    marker, named = log_dir / ".kafka_cleanshutdown", '{"version":0,"brokerEpoch":839}'
+    marker.write_text(named)
+    kafkalog.truncate(log_dir, to_offset=100, output=tmp_path / "truncated")
+    kafkalog.trim(log_dir, before_offset=5, output=tmp_path / "trimmed")
+    kafkalog.truncate(log_dir, to_offset=10**6, in_place=True, backup=tmp_path / "nothing")
+    assert marker.read_text() == named
+    kafkalog.truncate(log_dir, to_offset=100, in_place=True, backup=tmp_path / "old")
+    for directory in (log_dir, tmp_path / "truncated"):
+        assert json.loads((directory / ".kafka_cleanshutdown").read_text())["brokerEpoch"] == -1, directory
+    # the end of a trimmed log is what it was
+    assert (tmp_path / "trimmed" / ".kafka_cleanshutdown").read_text() == named
+    marker.unlink()
+    kafkalog.truncate(log_dir, to_offset=50, output=tmp_path / "unclean")
+    assert not (tmp_path / "unclean" / ".kafka_cleanshutdown").exists()
+
+
 def test_a_log_dir_is_cut_in_place_as_in_a_copy(log_dir, tmp_path):
     before = content(log_dir)
     kafkalog.truncate(log_dir, to_offset=100, output=tmp_path / "copy")
