@@ -33,6 +33,8 @@ _EXAMPLES: Final = {
     "storage_options": '{"endpoint": "http://127.0.0.1:9000"}',
     "topic_partition": '("orders", 0)',
 }
+WRITES: Final = "kafkalog.write_table(table, path, topic=name) writes records"
+"""What to type instead of the producer of a client."""
 _LISTS: Final = (Sequence, Iterable, Collection, tuple)
 _UNIONS: Final = (Union, UnionType)
 _BYTES: Final = (bytes, bytearray, memoryview)
@@ -248,6 +250,8 @@ def _instead(name: str, value: Any, hint: Any) -> str:
         for lead in _LEADS:
             if found := lead(name, value, kind, args):
                 return f"; {found}"
+    if name == "producer_id":
+        return f"; {WRITES}"
     return f"; such as {name}={_EXAMPLES[name]}" if name in _EXAMPLES else ""
 
 

@@ -99,8 +99,15 @@ def lead(cls: type, beginnings: tuple[str, ...]) -> None:
 
 
 def leading_class(cls: OfClass) -> OfClass:
-    """Return a class whose error about the arguments of its `__init__` names those that are meant."""
-    cls.__init__ = leading(cls.__init__, cls.__name__)  # type: ignore[misc]
+    """Return a class whose error about the arguments of its `__init__` names those that are meant; of its `__new__`, of
+    a tuple.
+    """
+    made = "__new__" if issubclass(cls, tuple) else "__init__"
+    maker = getattr(cls, made)
+    if made == "__new__":
+        maker.__name__ = maker.__qualname__ = cls.__name__
+        maker.__doc__ = cls.__doc__
+    setattr(cls, made, leading(maker, "" if made == "__new__" else cls.__name__))
     return cls
 
 
@@ -114,9 +121,13 @@ def keywords_of(function: FunctionType) -> dict[str, None]:
         function = function.__wrapped__
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    known: dict[str, None] = dict.fromkeys(name for name in names if name not in ("self", "cls"))
+    known: dict[str, None] = dict.fromkeys(name for name in names if name not in _OWN)
     known |= dict.fromkeys(getattr(typed_options(function), "__annotations__", ()))
     return known | dict.fromkeys(documented_keywords(function))
+
+
+_OWN: Final = ("self", "cls", "_cls")
+"""First arguments of methods, which nobody types."""
 
 
 def documented_keywords(function: FunctionType) -> list[str]:
@@ -129,7 +140,7 @@ def documented_keywords(function: FunctionType) -> list[str]:
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     code = function.__code__
-    own = [one for one in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if one not in ("self", "cls")]
+    own = [one for one in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if one not in _OWN]
     return list(dict.fromkeys([*own, *(name for line in listed for name in line.split(", "))]))
 
 
@@ -153,7 +164,7 @@ def _meant(name: str, value: object, known: Collection[str], owner: str) -> str:
 def _wrong_arguments(function: FunctionType, message: str, args: Sequence[object], owner: str) -> str:
     """What to type after Python's own message about too many arguments by position, or too few; others as they are."""
     name, code = function.__qualname__.removesuffix(".__init__").rpartition(".")[2], function.__code__
-    positional = [one for one in code.co_varnames[: code.co_argcount] if one != "self"]
+    positional = [one for one in code.co_varnames[: code.co_argcount] if one not in _OWN]
     if re.search(r" takes .*positional arguments? but ", message):
         return _by_name(function, name, positional, args[-1], owner)
     if missing := re.search(r" missing \d+ required .*argument", message):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from kafkalog._kernels.wire import STATUS
 from kafkalog.calls import leading_class
-from kafkalog.html import JsonFields, PartsReport, ReportList
+from kafkalog.html import JsonFields, PartsReport, PublicNames, ReportList
 from kafkalog.text import counted, near, offset_range
 
 OnCorruption = Literal["raise", "stop", "skip"]
@@ -143,7 +143,7 @@ Certainty = Literal["exact", "header", "at_most"]
 """How reliable a number of lost records is; see `Finding`."""
 
 
-class KafkalogError(Exception):
+class KafkalogError(PublicNames, Exception):
     """Base class of all exceptions about a file's content.
 
     Attributes

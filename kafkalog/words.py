@@ -274,8 +274,9 @@ remote remote_storage tier = tiered
 value_deserializer value_type format fmt deserializer = value_format
 key_deserializer key_type = key_format
 registry schema_registry schema_registry_url = schemas
-schema value_schema key_schema avro_schema schema_file avsc = \
-    decode > decode={"value": {"format": "avro", "schema": "order.avsc"}}, or schemas= for a registry
+schema value_schema avro_schema schema_file avsc = \
+    decode > value_format={"format": "avro", "schema": VALUE}, or schemas= for a registry
+key_schema = decode > key_format={"format": "avro", "schema": VALUE}, or schemas= for a registry
 out dest destination dst target to path output_path filename = output
 dryrun simulate preview = dry_run
 group group_id consumer_group = groups
@@ -283,6 +284,10 @@ codec compression_type = compression
 chunksize chunk_size batchsize max_batch_size iterator = \
     binary_type > (batch.to_pandas() for batch in kafkalog.scan(path, batch_size=VALUE).to_batches())
 batchsize max_batch_size = batch_size
+topic topic_name topics partition partitions = producer_snapshot > the directory as the path, such as \
+    kafkalog.PartitionWriter("DIR/orders-0")
+bootstrap_servers bootstrap_server transactional_id client_id servers = producer_epoch > \
+    kafkalog.write_table(table, path, topic=name), which writes files
 message_type message_class message_name proto_class protobuf_class message = \
     value_format > value_format={"format": "protobuf", "schema": "order.proto", "message": "Order"}
 n_threads num_threads workers n_jobs max_workers jobs parallel = threads
@@ -322,6 +327,7 @@ _ATTRIBUTES: Final = (
     + """
 metadata file_metadata = kafkalog.ls(path) for sizes and numbers of records, or kafkalog.metadata(path) for the topics \
     of KRaft
+watermarks get_watermark_offsets query_watermark_offsets earliest latest = log_start_offset and log_end_offset
 end_offsets beginning_offsets earliest latest watermarks get_watermark_offsets = kafkalog.ls(path)
 filter where query loc iloc = kafkalog.scan(path, filters="key == abc"), or where=function
 select project with_columns drop rename = kafkalog.scan(path, columns=["offset", "key"])
@@ -333,10 +339,12 @@ check_crcs crc_ok check_crc verify_crcs verify_checksums valid_crcs = crc (store
 batch_headers batch_table header_table = batches
 murmur2 partition_for_key partition_for_keys partitions hash_keys = factorize(), or kafkalog.codec.partitions(keys, 12)
 gaps offset_gaps missing_offsets = verify(), or kafkalog.read_numpy(path).offset, and np.diff of it
-limit take first nrows sample = kafkalog.scan(path, limit=10), or head(10)
+limit take first nrows sample = head(10), or kafkalog.scan(path, limit=10)
+head limit take first nrows sample = to_table > to_table()[:10]
 fetchall fetchone rows iter_rows iterrows itertuples records messages to_pylist to_dicts to_list tolist = \
     to_table().to_pylist(), or kafkalog.cat(path) for records as objects
-batches = kafkalog.batches(path) for those of the log, or to_batches() for tables
+batches = to_batches > kafkalog.batches(path) for those of the log, or to_batches() for tables
+batches = kafkalog.batches(path)
 to_numpy_batches numpy_batches iter_to_numpy = iter_numpy()
 iter_batches record_batches chunks fetch_record_batch to_arrow_reader reader = to_batches(), or to_reader()
 df pandas toPandas to_df to_dataframe dataframe = to_pandas()
@@ -344,12 +352,13 @@ pl polars = to_polars()
 arrow to_arrow read_table table fetch_arrow_table arrow_table = to_table()
 pl polars to_polars df pandas to_pandas to_df arrow table = to_arrow()
 numpy values to_array = to_numpy()
-size = size_in_bytes, in bytes, or count_rows() for records
+size = count_rows > size_in_bytes, in bytes, or count_rows() for records
+size = size_in_bytes, in bytes
 count size shape num_rows n_rows nrows height length n_records num_records count_records total = count_rows()
-dtypes schema fields columns collect_schema column_names names = to_table().schema, or scan(path).schema
+dtypes schema fields columns collect_schema column_names names = to_table().schema, or kafkalog.scan(path).schema
 name = topic_partition, or path
 last newest = tail(1)
-timestamps = to_table(columns=["timestamp"])["timestamp"]
+timestamps = head > kafkalog.read_table(path, columns=["timestamp"])["timestamp"]
 record get at = kafkalog.lookup(path, offset=42), or kafkalog.cat(path, start_offset=42)
 read_all = to_table(), to_pandas() or to_polars()
 to_duckdb duckdb = kafkalog.sql("select * from records", path), or duckdb.sql("select * from scan")
@@ -361,7 +370,8 @@ group_by groupby agg aggregate join sort sort_by order_by sort_values unique dis
 sql = kafkalog.sql("select * from records", path)
 show display print = head(20), or kafkalog.cat(path)
 show display print = to_pandas(), or print() of it
-consume poll subscribe consumer seek = kafkalog.cat(path), or kafkalog.scan(path)
+seek skip seek_to_offset = kafkalog.scan(path, start_offset=42)
+consume poll subscribe consumer = kafkalog.cat(path), or kafkalog.scan(path)
 get_partition partition = kafkalog.open_log_dir(path)[topic, number], or kafkalog.scan(path, partitions=0)
 topic = kafkalog.scan(path, topics="orders")
 partitions topic_partitions keys items = set_apart > kafkalog.ls(path).to_pandas() for a table, list(log_dir), or \
@@ -369,7 +379,7 @@ partitions topic_partitions keys items = set_apart > kafkalog.ls(path).to_pandas
 partitions items rows entries elements values = noun > list(result), or result[topic, number]
 hanging_transactions transactions open_transactions hanging = kafkalog.transactions(path)
 lag groups consumer_groups committed = kafkalog.groups(path)
-offsets = to_table(columns=["offset"])["offset"]
+offsets = head > kafkalog.read_table(path, columns=["offset"])["offset"]
 as_dict to_json_dict json asdict dict model_dump = to_dict()
 errors problems issues warnings faults defects damage damaged corruption corruptions failures bad is_damaged = findings
 errors problems issues warnings findings damage damaged failures missing = faults
@@ -380,19 +390,20 @@ json_normalize json parse_json from_json explode struct unnest = kafkalog.scan(p
 to_dask dask to_ddf = kafkalog.export(path, "out.parquet"), and dask.dataframe.read_parquet("out.parquet")
 to_spark spark toSpark = kafkalog.spark.register(spark), and spark.read.format("kafkalog").load(path)
 to_ibis ibis = kafkalog.export(path, "out.parquet"), and ibis.read_parquet("out.parquet")
-to_records to_structured as_numpy to_numpy = to_table(), or to_numpy() of batches of a segment
+to_records to_structured as_numpy to_numpy = to_table()
 time times datetime timestamps to_datetime = datetimes()
 num_rows n_rows nrows height shape size length count = n_records
 unique value_counts group_by groupby nunique codes dictionary_encode drop_duplicates = factorize()
 sort order_by sort_by sort_values sort_indices = argsort()
-by_name get_all = to_pylist(), or get(name)
+by_name get_all = with_header > to_pylist(), or get(name)
 columns names fields dtypes = keys()
 is_na null_mask nulls mask tombstones = is_null()
 is_not_null valid_mask = is_valid()
 sizes itemsize length lens str_len value_lengths = lengths
-concat append extend vstack hstack = concatenate([records, records])
+concat append extend vstack hstack = concatenate([a, b])
 astype to_int frombuffer as_array decode str = as_dtype(">i8") for values of one size, or to_numpy("U") for text
-search find bisect searchsorted get_position = lookup([...])
+search find bisect searchsorted get_position = tofile > lookup([0, 42])
+search find bisect = kafkalog.lookup(path, offset=42), or kafkalog.scan(path, filters="key == abc")
 save savez to_npz write to_file dump = to_arrays > np.savez(file, **records.to_arrays())
 save write to_file dump = tofile(path)
 write write_table write_batch write_batches write_records add put send produce insert extend = append(table)
@@ -401,7 +412,9 @@ head first = slice(0, 10), or records[:10]
 tail last = take(range(-10, 0)), or records[-10:]
 filter where query loc iloc = take(rows), or an index: records[mask]
 sort sort_by order_by sort_values argsort = take(np.argsort(records.key)), or an index: records[np.argsort(records.key)]
-groupby group_by agg aggregate join merge pivot describe = to_pandas(), or np.bincount of key.factorize()
+groupby group_by agg aggregate join merge pivot describe = to_arrays > to_pandas(), or np.bincount of \
+    key.factorize()
+groupby group_by agg aggregate join merge pivot describe = to_pandas()
 head tail sort_values query = to_pandas(), or print() of it
 copy deepcopy = take(slice(None)), which copies
 assign update with_columns with_column drop rename select insert = items(), and RecordColumns(len(records), {...})
@@ -411,8 +424,12 @@ startswith starts_with endswith ends_with contains match upper lower strip split
 iterrows itertuples iter_rows rows records to_dicts to_pylist tolist = to_arrow(), whose to_pylist() has a dict per row
 max min = argsort(), whose last row is the largest of those that are not null
 n_records num_records count = records_count
-offset offsets first_offset = base_offset and last_offset
 message msg text description error what = detail
+code kind type error_code errno status = reason
+filename file file_name segment topic partition topic_partition = reason > path, of the file
+offset offsets first_offset = last_offset > base_offset and last_offset
+offset offsets first_offset start_offset = reason > base_offset, of the batch, and position, of its first byte
+pos byte_offset byte_position offset_in_file address = position
 severity level is_damage = damage
 topics topic partitions topic_partitions = pending > [one.topic for one in group.offsets]
 timestamp timestamps time times datetimes = max_timestamp and base_timestamp, in milliseconds
@@ -520,7 +537,7 @@ def unknown_keyword(name: str, known: Collection[str], value: object = None) -> 
     if name in ("output", "html", "html_path") and name not in known and "config" in known:
         return "the result has write(path), to_html(), to_markdown() and to_dict()"
     if meant := _meant_keywords(name, known):
-        return f"use {' or '.join(meant).replace('=VALUE', f'={shown(value)}')}"
+        return f"use {re.sub(r'(?<==|:)( ?)VALUE', lambda found: found[1] + shown(value), ' or '.join(meant))}"
     if close := near(name, [*known]):
         return f"did you mean {close}=?"
     return f"there are {likely(name, known)}" if known else "it has none"
@@ -697,7 +714,7 @@ def same_attribute(value: object, name: str) -> str | None:
 
 def unknown_attribute(value: object, name: str) -> str | None:
     """The end of the message about an unknown attribute of one of our objects; None if nothing is meant."""
-    inherited = dir(list) if isinstance(value, list) else ()
+    inherited = next((dir(base) for base in (list, OSError) if isinstance(value, base)), ())
     known = [one for one in object.__dir__(value) if not one.startswith("_") and one not in inherited]
     is_log = not {"scan", "target"}.isdisjoint(known)
     if meant := _meant_attribute(name, known, is_log=is_log):

@@ -104,7 +104,7 @@ kafkalog.read_kafka -> kafkalog.read_table
 kafkalog.scan_log -> kafkalog.read_table
 kafkalog.scan_polars -> polars.scan_pyarrow_dataset(kafkalog.dataset(path))
 kafkalog.compare(d, d) -> kafkalog.comparing.content.compare(a, b)
-kafkalog.read_table(p, value_format="avro", value_schema={}) -> {"format": "avro", "schema": "order.avsc"}
+kafkalog.read_table(p, value_format="avro", value_schema="a.avsc") -> value_format={"format": "avro", "schema": '
 kafkalog.write_table({"value": [b"a"]}, out, topic="t", partitions=3, partition_by="key") -> records go by their keys
 kafkalog.write_table({"value": [b"a"]}, out, topic="t", headers={"a": b"1"}) -> a column headers
 kafkalog.Writer(p) -> whose append(table) writes
@@ -208,6 +208,20 @@ kafkalog.Writer -> kafkalog.PartitionWriter
 kafkalog.Consumer -> kafkalog.cat
 kafkalog.KafkaConsumer -> kafkalog.cat
 kafkalog.Producer and 1 / 0 -> division
+kafkalog.Producer("out") -> producer_id must be an int, not 'out'; kafkalog.write_table(table, path, topic=name) writes
+kafkalog.Producer(bootstrap_servers="host") -> kafkalog.write_table(table, path, topic=name)
+kafkalog.Producer(5).produce("orders", b"a") -> kafkalog.write_table(table, path, topic=name)
+kafkalog.PartitionWriter(topic="orders") -> kafkalog.PartitionWriter("DIR/orders-0")
+kafkalog.PartitionWriter(out / "written-0").produce -> append(table)
+kafkalog.open(p).get_watermark_offsets() -> log_start_offset and log_end_offset
+kafkalog.open(p).seek(20) -> start_offset=42
+kafkalog.errors.CorruptionError("crc_mismatch").offset -> base_offset, of the batch, and position
+kafkalog.errors.CorruptionError("crc_mismatch").message -> use detail
+kafkalog.errors.CorruptionError("crc_mismatch").code -> use reason
+kafkalog.errors.CorruptionError("crc_mismatch").segment -> use path
+kafkalog.errors.CorruptionError("crc_mismatch").foo -> there are about
+kafkalog.batches(d).head(3) -> to_table()[:10]
+kafkalog.scan(p).offsets -> kafkalog.read_table(path, columns=["offset"])["offset"]
 kafkalog.consume -> kafkalog.cat
 kafkalog.topics -> kafkalog.ls
 kafkalog.list_topics -> kafkalog.ls

@@ -127,6 +127,7 @@ def test_columns_are_written_and_encoded_without_a_loop_over_records(disk_path):
     columns = {"key": [b"k", None], "value": [b"v", b""], "headers": [[("h", b"1")], []]}
     few, many = (codec.decode(codec.encode({name: n * values for name, values in columns.items()})) for n in (20, 400))
     kafkalog.write_table(few, disk_path / "warm", topic="t")  # imports modules
+    codec.encode(few)
     for name, walk in {
         "write": lambda records: kafkalog.write_table(records, disk_path / str(len(records)), topic="t"),
         "encode": codec.encode,

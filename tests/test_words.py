@@ -80,6 +80,7 @@ def test_keywords_are_those_of_functions():
     }
     known |= set(ScanOptions.__annotations__)
     methods = (kafkalog.OffsetIndex.build, kafkalog.OffsetIndex.check)
+    methods += (kafkalog.PartitionWriter.__init__, kafkalog.Producer.__new__)
     known |= {name for method in methods for name in keywords_of(method)}
     for row in words.rows(words._KEYWORDS):
         meant = row.partition(" = ")[2]
@@ -130,7 +131,12 @@ def places(tmp_path_factory):
     base = tmp_path_factory.mktemp("leads")
     log_dir = base / "DIR"
     headers = [[{"key": "name", "value": b"1"}]] * 50
-    table = {"key": [b"a"] * 50, "value": [b"1"] * 50, "timestamp": [1_750_000_000_000] * 50, "headers": headers}
+    table = {
+        "key": [b"12345678"] * 50,
+        "value": [b"12345678"] * 50,
+        "timestamp": [1_750_000_000_000] * 50,
+        "headers": headers,
+    }
     for topic in ("orders", "__consumer_offsets"):
         kafkalog.write_table(table, log_dir, topic=topic)
     for name in ("A", "B"):
@@ -200,3 +206,40 @@ def run(call, places, owner=None):
 @pytest.mark.parametrize("call", sorted({call for text in leads_in_python() for call in calls_in(text)}))
 def test_a_call_that_is_named_works_when_it_is_typed(call, places):
     run(call, places)
+
+
+OWNERS = (
+    *("log_dir", "log_dir['orders', 0]", "log_dir['orders', 0].segments[0]", "scan", "kafkalog.batches(path)"),
+    *("kafkalog.ls(path)", "kafkalog.ls(path)[0]", "kafkalog.verify(path)", "kafkalog.report(path)"),
+    *("kafkalog.space(path)", "kafkalog.groups(path)", "kafkalog.transactions(path)", "records", "records.key"),
+    *("records.headers", "segment.batches", "segment.offset_index", "segment.time_index"),
+)
+IN_WORDS = {
+    *("print", "len", "list", "result", "records", "slice", "log_dir"),
+    *("spark", "dask", "ibis", "pyarrow", "pc", "np", "polars", "duckdb", "kafkalog"),
+}
+"""Beginnings of what texts name that is no attribute of the object itself."""
+
+
+@pytest.mark.parametrize("name", OWNERS)
+def test_a_method_that_is_named_is_there_and_works_when_it_is_typed(name, places):
+    scope = {
+        **places,
+        "log_dir": kafkalog.open(places["path"]),
+        "partition": kafkalog.open(places["path"])["orders", 0],
+    }
+    owner = eval(name, scope)
+    seen = set()
+    for word in words._pairs(words._ATTRIBUTES):
+        known = [one for one in object.__dir__(owner) if not one.startswith("_")]
+        text = None if word in known else words._meant_attribute(word, known, is_log="scan" in known)
+        for part in re.split(r", or |; ", text or ""):
+            begin = re.match(r"[a-z_]\w*(?=[(.\[])", part)
+            call = next(calls_in(part, re.compile(r"^[a-z_]\w*")), None)
+            if begin is None or begin[0] in IN_WORDS or call in seen:
+                continue
+            assert hasattr(owner, begin[0]), (word, part)
+            if call is not None:
+                seen.add(call)
+                run(f"owner.{call}", {**places, "a": owner, "b": owner, "path": f"new{next(NUMBERS)}"}, owner)
+    assert seen or "[0]" in name or "index" in name

@@ -28,7 +28,8 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         Default: topic, partition, offset, timestamp, timestamp_type, key, value, headers. On request also
         leader_epoch, producer_id, producer_epoch, sequence, is_transactional, is_control, compression,
         batch_base_offset, batch_position, segment, and ``headers.NAME``: the value of the last header of that name.
-        Other columns are not decoded.
+        Other columns are not decoded. ``headers`` is a list of key and value for each record, since a key may be there
+        twice: ``{one["key"]: one["value"] for one in headers}`` is a dict of the last ones.
     topics : str or sequence of str, optional
         Names, globs (``orders.*``), and either of these after ``!`` to leave topics out.
     partitions : int or sequence of int, optional
@@ -111,12 +112,12 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         The formats of the bytes, such as ``{"key": "long", "value": "json"}``. Of Kafka's serializers: utf8, json,
         short, int, long, float, double, uuid. Of Kafka Connect with schemas: connectjson. In frames of Confluent,
         Apicurio or AWS Glue: avro, protobuf, jsonschema. Instead of a name, use a mapping with ``format``, and
-        optionally ``schema`` (text or path, for all values), ``framed=False`` (values without a schema id), ``id_size``
-        (bytes of a schema id, 4 or 8), ``reader_schema`` (of Avro, resolved from any other), ``branches=True`` (names
-        of branches and members of oneofs) and ``message`` (of Protobuf). The column then has typed values. `columns`
-        and `filters` may name fields, such as ``value.customer.id``. A value that does not decode is null, with a
-        finding and a `DecodeWarning`; the columns ``value_error`` and ``value_bytes`` have the reason and the bytes.
-        Where the types depend on the values, records are read twice. `where` sees bytes.
+        optionally ``schema`` (text, path or dict, for all values), ``framed=False`` (values without a schema id),
+        ``id_size`` (bytes of a schema id, 4 or 8), ``reader_schema`` (of Avro, resolved from any other),
+        ``branches=True`` (names of branches and members of oneofs) and ``message`` (of Protobuf). The column then has
+        typed values. `columns` and `filters` may name fields, such as ``value.customer.id``. A value that does not
+        decode is null, with a finding and a `DecodeWarning`; the columns ``value_error`` and ``value_bytes`` have the
+        reason and the bytes. Where the types depend on the values, records are read twice. `where` sees bytes.
     schemas : path-like, str or mapping, optional
         Where schemas are looked up: a directory with files such as ``7.avsc``, a registry's URL, or a mapping of id or
         UUID to schema. Default: the topic ``_schemas`` in the same log dir.

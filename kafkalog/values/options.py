@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -113,8 +114,18 @@ def _text_of(schema: Any) -> str | None:
     return None if schema is None else schema_text(schema)
 
 
-def schema_text(schema: str | os.PathLike[str]) -> str:
-    """The text of a schema, or of the file that it names; raises ValueError for one that is unreadable or too large."""
+def schema_text(schema: str | os.PathLike[str] | Mapping[str, Any] | list[Any]) -> str:
+    """The text of a schema, or of the file that it names; of a dict or a list, as JSON.
+
+    Raises ValueError for a file that is unreadable or too large, and TypeError for what is none of these.
+    """
+    if isinstance(schema, (Mapping, list)):
+        named = {**schema} if isinstance(schema, Mapping) else schema
+        return json.dumps(named, default=str)
+    if not isinstance(schema, (str, os.PathLike)):
+        is_message = hasattr(schema, "DESCRIPTOR")
+        instead = "the .proto file of the message, as text or a path" if is_message else "text, a path or a dict"
+        raise TypeError(f"a schema is {instead}, not {schema!r}")
     if isinstance(schema, str) and (schema.lstrip()[:1] in ("{", "[", '"') or "\n" in schema or ";" in schema):
         return schema
     try:

@@ -6,9 +6,11 @@ This module does not touch records or files.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from kafkalog import format as kf
+from kafkalog.argument_types import WRITES
+from kafkalog.calls import leading_class
 from kafkalog.errors import Reason, UnsafePathError
 from kafkalog.parsing import integer
 from kafkalog.records.codecs import Compression
@@ -18,11 +20,17 @@ LAST_OFFSET: Final = 2**63 - 2
 """Largest offset of a record: the log end offset after it must still fit 64 bits."""
 
 
+@leading_class
 class Producer(NamedTuple):
     """Id and epoch by which a broker recognises an idempotent or transactional producer."""
 
     producer_id: int
     producer_epoch: int = 0
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise AttributeError: what writes may be meant."""
+        lead = "" if name.startswith("_") else f"; it has producer_id and producer_epoch, and {WRITES}"
+        raise AttributeError(f"'Producer' object has no attribute {name!r}{lead}")
 
 
 def check_partition_name(path: Path) -> kf.TopicPartition:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, Unpack
 
 from kafkalog import format as kf
+from kafkalog.calls import leading_class
 from kafkalog.errors import DEFAULT_LIMITS, Limits, Reason, TransactionWarning, UnsafePathError, WriteError, warn
 from kafkalog.html import PublicNames
 from kafkalog.interchange.arrow_input import InputOptions, record_slices
@@ -58,6 +59,7 @@ class AppendResult(NamedTuple):
     n_bytes: int
 
 
+@leading_class
 class PartitionWriter(PublicNames):
     """Writes a partition directory: a new one, or new segments after those of an existing one.
 

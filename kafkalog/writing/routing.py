@@ -221,8 +221,9 @@ class RoutedPartition:
         if not self._parts:
             return
         columns, self._parts = RecordColumns.concatenate(self._parts), []
-        first = int(columns.offset[0]) if "offset" in columns else self.next_offset
-        last = int(columns.offset[-1]) if "offset" in columns else first + columns.n_records - 1
+        offsets: Any = columns.get("offset")
+        first = self.next_offset if offsets is None else int(offsets[0])
+        last = first + columns.n_records - 1 if offsets is None else int(offsets[-1])
         if self._writer is None:
             self.n_bytes += n_waiting
         else:

@@ -237,3 +237,12 @@ def test_fields_with_dots_and_keys_of_maps_have_names(tmp_path, capsys):
         table = kafkalog.read_table(tmp_path / "maps", decode=decode, columns=columns)
         assert table.column("value.m.a").to_pylist() == [1, None]
     assert kafkalog.read_table(tmp_path / "maps", decode=decode, filters="value.m.a == 1").num_rows == 1
+
+
+def test_a_schema_may_be_a_dict_and_a_message_class_says_what_to_give(tmp_path):
+    kafkalog.write_table({"value": [b"\x06"]}, tmp_path, topic="t")
+    form = {"format": "avro", "schema": {"type": "long", "__named_schemas": {}}, "framed": False}
+    assert kafkalog.read_table(tmp_path, value_format=form)["value"].to_pylist() == [3]
+    message = type("Order", (), {"DESCRIPTOR": None})
+    with pytest.raises(TypeError, match=r"a schema is the \.proto file of the message, as text or a path, not <class"):
+        kafkalog.read_table(tmp_path, value_format={"format": "protobuf", "schema": message})
