@@ -12,7 +12,16 @@ from operator import methodcaller
 from typing import Any, TypedDict, TypeVar
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, KafkalogError, Limits, OnCorruption, ReadError, warn
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    CorruptionWarning,
+    Finding,
+    KafkalogError,
+    Limits,
+    OnCorruption,
+    ReadError,
+    warn,
+)
 from kafkalog.html import JsonFields, ReportList
 from kafkalog.indexes.statistics import IndexStatistics
 from kafkalog.log.log_dir import LogDir
@@ -33,9 +42,19 @@ Result = TypeVar("Result")
 
 
 class Results(ReportList[Result]):
-    """A row for each partition, as a list and as a table."""
+    """A row for each partition, as a list and as a table.
+
+    Attributes
+    ----------
+    findings : list of Finding
+        Of `ls`: issues of no partition alone, such as damage in the metadata log next to them.
+    """
 
     noun = "partition"
+
+    def __init__(self, rows: Iterable[Result] = (), findings: Iterable[Finding] = ()) -> None:
+        super().__init__(rows)
+        self.findings = [*findings]
 
 
 def _opened(path: Paths | Opened, limits: Limits | None) -> Opened:
@@ -124,15 +143,19 @@ def ls(
     -------
     list of PartitionSummary
         Each has the summaries of its segments, and its findings: damage does not raise. With the cluster's metadata
-        next to it, also the topic's settings, and whether a broker would set the directory apart as a stray.
+        next to it, also the topic's settings, and whether a broker would set the directory apart as a stray. The list
+        has the other `findings` of the command, about the log dirs and the metadata.
 
     Examples
     --------
     >>> [(one.name, one.end) for one in kafkalog.ls("tests/golden/log_dir", topics="p-m*")]
     [('p-multi-0', 125), ('p-multi-1', 99), ('p-multi-2', 82)]
     """
-    found = list(_each(lambda one: one, path, topics, partitions, limits))
-    return Results(summaries(found, DEFAULT_LIMITS if limits is None else limits))
+    opened = _opened(path, limits)
+    found = list(_each(lambda one: one, opened, topics, partitions, None))
+    results: Results[PartitionSummary] = Results(findings=opened.findings if isinstance(opened, LogDir) else ())
+    results += summaries(found, DEFAULT_LIMITS if limits is None else limits, results.findings.append)
+    return results
 
 
 def lookup(

@@ -76,6 +76,8 @@ class ReplicaDiff(JsonFields):
     """Whether the log cleaner may have made the difference: each broker compacts its replica at times of its own."""
     lost_in: Side | None = None
     """The one that lacks these records since the command that made it, such as salvage, reported them as lost."""
+    note: str = ""
+    """That the directories are of different partitions, which have nothing in common; empty for replicas of one."""
 
     @property
     def equal_to(self) -> int:
@@ -152,10 +154,10 @@ def diff(
         right.skip(n_equal)
         if n_equal < n:
             break
-    paths = str(one.path), str(other.path)
+    paths, note = (str(one.path), str(other.path)), _other_partitions(one, other)
     in_a, in_b = left.first(), right.first()
     if in_a is None or in_b is None:
-        return ReplicaDiff(*paths, start, *ends, n_same)
+        return ReplicaDiff(*paths, start, *ends, n_same, note=note)
     leader, truncate_to = _truncation((one, other), ends)
     offset = min(in_a.base_offset, in_b.base_offset)
     is_kept = truncate_to is None or truncate_to > offset
@@ -164,7 +166,16 @@ def diff(
     ends_there = max(in_a.last_offset, in_b.last_offset) + 1
     is_compacted = is_kept and lost_in is None and any(replica.is_compacted(ends_there) for replica in (one, other))
     found = ReplicaDiff(*paths, start, *ends, n_same, offset, in_a, in_b, leader, truncate_to, is_kept)
-    return replace(found, is_compacted=is_compacted, lost_in=lost_in)
+    return replace(found, is_compacted=is_compacted, lost_in=lost_in, note=note)
+
+
+def _other_partitions(one: Partition, other: Partition) -> str:
+    """The note about two directories of different partitions; empty if they are of one, or have other names."""
+    keys = one.topic_partition, other.topic_partition
+    if None in keys or keys[0] == keys[1]:
+        return ""
+    where = "diff compares replicas of one partition, whose directories have the same name"
+    return f"{keys[0]} and {keys[1]} are different partitions; {where}"
 
 
 def _lacking(replicas: tuple[Partition, Partition], offset: int) -> Side | None:

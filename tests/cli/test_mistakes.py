@@ -201,8 +201,10 @@ def test_an_option_that_cannot_be_meant_so_is_noted(run_lines, place, argv, note
 def test_replicas_of_different_partitions_are_noted(run_lines, place):
     code, _, err = run_lines("diff", "data/p-txn-0", "data/p-compact-0")
     assert (code, "p-txn-0 and p-compact-0 are different partitions" in err) == (1, True)
+    assert kafkalog.diff("data/p-txn-0", "data/p-compact-0").note in err
     shutil.copytree("data/p-txn-0", "torn/p-txn-0")
     assert "different partitions" not in run_lines("diff", "data/p-txn-0", "torn/p-txn-0")[2]
+    assert kafkalog.diff("data/p-txn-0", "torn/p-txn-0").note == ""
 
 
 def test_keys_that_do_not_decode_are_called_keys(run_lines, place):

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from files import flip
 from golden_sets import LOG_DIR, unpacked
 
 import kafkalog
@@ -78,6 +79,22 @@ def test_the_last_of_each_partition(log_dir):
     found = [(record.partition, record.offset) for record in cat(log_dir, topics="p-multi", tail=2)]
     everything = [(record.partition, record.offset) for record in cat(log_dir, topics="p-multi")]
     assert found == [one for n in range(3) for one in [each for each in everything if each[0] == n][-2:]]
+
+
+def test_the_list_has_what_the_command_prints_of_the_metadata_log_and_the_log_dirs(tmp_path, run):
+    """Python dropped both."""
+    for name in ("__cluster_metadata-0", "p-empty-0", "p-txn-0"):
+        shutil.copytree(unpacked("k44") / name, tmp_path / name)
+    log = min((tmp_path / "__cluster_metadata-0").glob("*.log"))
+    flip(log, log.stat().st_size // 2)
+    (tmp_path / "other").mkdir()
+    shutil.copytree(tmp_path / "p-empty-0", tmp_path / "other" / "p-empty-0")
+    paths = [tmp_path, tmp_path / "other"]
+    found = kafkalog.ls(paths)
+    assert {one.reason.value for one in found.findings} > {"partition_twice", "metadata_incomplete"}
+    every = [*found.findings, *(finding for one in found for finding in one.findings)]
+    _, _, err = run("ls", *map(str, paths))
+    assert all(str(one) in err for one in every)
 
 
 def test_settings_and_strays_are_known_from_the_metadata_log_beside_it(tmp_path):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import COMPARING, Command, chosen
@@ -90,27 +90,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.repair.diff import diff
 
     found = diff(*args.paths, limits=args.limits)
-    others = "" if found.ok else _other_partitions(args.paths)
-    console.show([found], [_same(found)] if found.ok else [*_different(found)][: 2 if others else None])
-    if others:
-        console.note(others)
+    console.show([found], [_same(found)] if found.ok else [*_different(found)][: 2 if found.note else None])
+    if found.note:
+        console.note(found.note)
     if not found.ok:
         detail = f"differs from {found.b} from offset {found.offset} on"
         console.count_findings([Finding(Reason.EPOCH_ORDER, detail, path=found.a, base_offset=found.offset)])
     return None
-
-
-def _other_partitions(paths: Sequence[Any]) -> str:
-    """A note if two directories are of different partitions, which have nothing in common; or else empty."""
-    from kafkalog.format import parse_partition_directory
-    from kafkalog.storage.location import place_of
-
-    found = [parse_partition_directory(place_of(path).name) for path in paths]
-    names = [str(one.topic_partition) for one in found if one is not None]
-    if len({*names}) < 2:
-        return ""
-    where = "diff compares replicas of one partition, whose directories have the same name"
-    return f"{names[0]} and {names[1]} are different partitions; {where}"
 
 
 def _compare(args: argparse.Namespace, console: Console) -> None:
