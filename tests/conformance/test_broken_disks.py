@@ -17,6 +17,7 @@ from broken_clusters import KINDS, Batch, do_damage, intact_batches, said
 from conformance.clusters import listeners, run_commands, served, three_brokers
 from conformance.kafka import Client, copy_tree
 from conformance.test_boot import QUICK, logs, shown
+from effort import spared
 
 import kafkalog
 from kafkalog import format as kf
@@ -160,7 +161,7 @@ def own_client(tmp_path_factory):
         yield client
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(scope="module", params=spared(RELEASES, 2))
 def killed(request, own_client, tmp_path_factory):
     return kill_a_cluster(own_client, tmp_path_factory.mktemp("killed"), request.param)
 
