@@ -73,9 +73,9 @@ from kafkalog.storage.staging import StagedDirectory, scratch_directory, staged_
 from kafkalog.survey.losses import Lost
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin, known_losses
 from kafkalog.survey.targets import TARGETS, release_of
+from kafkalog.system_topics.commits import is_expired
 from kafkalog.system_topics.commits_file import Commit, read_commits_file
 from kafkalog.system_topics.coordinator_load import with_load_failures
-from kafkalog.system_topics.groups import is_expired
 from kafkalog.system_topics.strimzi_manifests import cluster_manifests
 from kafkalog.text import counted, offset_range
 

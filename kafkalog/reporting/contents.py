@@ -38,7 +38,7 @@ from kafkalog.state.log_config import DELETE, LogConfig
 from kafkalog.storage.location import parent_of
 from kafkalog.storage.removals import is_gone
 from kafkalog.survey.next_steps import NextStep
-from kafkalog.survey.retention import expiring, first_dirty, newest_timestamp, retention_rules
+from kafkalog.survey.retention import cleanable, expiring, first_dirty, newest_timestamp, retention_rules
 from kafkalog.survey.startup import VERDICTS, Verdict
 from kafkalog.survey.topics import TopicConfig, TopicSettings
 from kafkalog.system_topics.groups import GroupOffset, Groups
@@ -500,25 +500,17 @@ def _cleaning(
     bases, sizes, newest = segments
     if not bases:
         return {"dirty_bytes": 0, "dirty_ratio": 0.0, "will_be_cleaned": False}
-    dirty = first_dirty(partition)
-    lag = config.min_compaction_lag_ms
-    last = len(bases) - 1
-    # segments from the one that holds the first dirty offset on, and those before it
-    first = max((number for number, base in enumerate(bases) if base <= dirty), default=0)
-    young = next((one for one in range(first, last) if lag > 0 and newest[one] > now_ms - lag), last)
-    opened = last if first_open is None else sum(base <= first_open for base in bases) - 1
-    end = max(min(young, opened, last), first)
+    lag, dirty = config.min_compaction_lag_ms, first_dirty(partition)
+    first, stop, why = cleanable(bases, newest.__getitem__, lag, now_ms, dirty=dirty, first_open=first_open)
+    end = max(stop, first)
     # a segment that holds the first dirty offset after its base is clean up to there, and cleaned again
     n_clean = sum(sizes[:first])
     n_dirty = sum(sizes[first:end])
     ratio = n_dirty / (n_clean + n_dirty) if n_clean + n_dirty else 0.0
     is_overdue = any(now_ms - one > config.max_compaction_lag_ms for one in newest[first:end])
     is_cleaned = bool(n_dirty) and (is_overdue or ratio > config.min_cleanable_dirty_ratio)
-    if opened < last and opened <= young:
-        reasons.append(f"a transaction is open from offset {first_open}: nothing from there on is cleaned")
-    if young < last and young <= opened:
-        what = "in the future" if newest[young] > now_ms else f"within min.compaction.lag.ms ({lag:,} ms)"
-        reasons.append(f"segment {bases[young]} has timestamps {what}: nothing from there on is cleaned")
+    if why:
+        reasons.append(why)
     if not is_cleaned and n_dirty:
         reasons.append(
             f"dirty ratio {ratio:.2f} is not above min.cleanable.dirty.ratio {config.min_cleanable_dirty_ratio}"

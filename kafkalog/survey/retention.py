@@ -5,9 +5,12 @@ Mirrors `UnifiedLog.deleteOldSegments`, `LogSegment.largestTimestamp` and `LogCl
 
 from __future__ import annotations
 
+import bisect
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
+from typing import NamedTuple
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, ReadError
@@ -38,6 +41,53 @@ def first_dirty(partition: Partition) -> int:
     # a damaged end hides nothing here: the cleaner has not been past it
     end = max((max(end_before_start(one) or 0, one.base_offset) for one in last), default=start)
     return known if known <= end else start
+
+
+class Cleanable(NamedTuple):
+    """The segments that the log cleaner takes, by their numbers."""
+
+    first: int
+    """The one that holds the first offset where the cleaner has not been."""
+    end: int
+    """The first one that stays as it is; at the latest the last one of the log."""
+    why: str
+    """Why nothing from there on is cleaned; empty for the last one."""
+
+
+def cleanable(
+    bases: Sequence[int],
+    newest: Callable[[int], int],
+    lag_ms: int,
+    now_ms: int,
+    *,
+    dirty: int,
+    first_open: int | None,
+    high_watermark: int | None = None,
+) -> Cleanable:
+    """The segments that the log cleaner takes, of one or more with these base offsets.
+
+    `newest` returns the largest timestamp of a segment, by its number, and is called only with a
+    `min.compaction.lag.ms`. `dirty` is the first offset where the cleaner has not been, `first_open` that of the first
+    open transaction. Source: LogCleanerManager.cleanableOffsets, Kafka 4.3.
+    """
+
+    def number_of(offset: int) -> int:
+        return max(bisect.bisect_right(bases, offset) - 1, 0)
+
+    first, last = number_of(dirty), len(bases) - 1
+    stops = [(bases[last], "")]
+    if first_open is not None:
+        stops.append((first_open, f"a transaction is open from offset {first_open}"))
+    if high_watermark is not None:
+        stops.append((high_watermark, f"offset {high_watermark} is the high watermark"))
+    for number in range(first, last) if lag_ms > 0 else ():
+        if (timestamp := newest(number)) > now_ms - lag_ms:
+            what = "in the future, so within" if timestamp > now_ms else "within"
+            lag = f"{what} min.compaction.lag.ms ({lag_ms:,} ms)"
+            stops.append((bases[number], f"segment {bases[number]} has timestamps {lag}"))
+            break
+    offset, why = min(stops, key=itemgetter(0))
+    return Cleanable(first, min(number_of(offset), last), why and f"{why}: nothing from there on is cleaned")
 
 
 def retention_rules(known: TopicConfig) -> tuple[LogConfig, str]:

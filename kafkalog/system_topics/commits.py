@@ -93,6 +93,16 @@ def range_number(offset: Any, start: Any, end: Any) -> Numbers:
     return np.select([offset > end, offset < start], [1, 2], 0)
 
 
+def is_expired(expiry: int | None, since: int | None, now_ms: int, retention_ms: int | None) -> bool:
+    """Whether a committed offset has expired: by a time of its own, or by the retention since some time.
+
+    Source: OffsetExpirationConditionImpl.isOffsetExpired, Kafka 4.3.
+    """
+    if expiry is not None:
+        return now_ms >= expiry
+    return retention_ms is not None and since is not None and now_ms - since >= retention_ms
+
+
 class CommittedOffsets:
     """Committed offsets of groups, sorted by group, topic and partition.
 
@@ -133,12 +143,12 @@ class CommittedOffsets:
 
     def may_expire(self, rows: slice, now_ms: int, since: int | None, retention_ms: int | None) -> bool:
         """Whether any offset may have expired, if those without a time of their own count since some time."""
-        expiry, times = self._expiry[rows], self._time[rows]
-        has_own = expiry >= 0
-        is_over = has_own & (expiry <= now_ms)
-        if retention_ms is not None:
-            is_over |= ~has_own & (now_ms - (times if since is None else np.full_like(times, since)) >= retention_ms)
-        return bool(is_over.any())
+        has_own = self._expiry[rows] >= 0
+        first = int(self._expiry[rows][has_own].min(initial=2**63 - 1))
+        oldest = int(self._time[rows][~has_own].min(initial=2**63 - 1))
+        # without an offset that counts from its commit, the oldest time is far in the future
+        begin = oldest if since is None or has_own.all() else since
+        return is_expired(first, None, now_ms, None) or is_expired(None, begin, now_ms, retention_ms)
 
     def rows(self, rows: slice) -> Iterator[tuple[Any, ...]]:
         """Topic, partition, offset, leader epoch, metadata, time, expiry, end, lag and `out_of_range` of each."""

@@ -31,7 +31,14 @@ from kafkalog.records.byte_columns import BinaryColumn
 from kafkalog.result_kinds import arrow_schema
 from kafkalog.state.checkpoints import java_number, read_topic_id
 from kafkalog.state.cluster_metadata import cluster_metadata
-from kafkalog.system_topics.commits import OUT_OF_RANGE, Commits, CommittedOffsets, range_number, read_commits
+from kafkalog.system_topics.commits import (
+    OUT_OF_RANGE,
+    Commits,
+    CommittedOffsets,
+    is_expired,
+    range_number,
+    read_commits,
+)
 from kafkalog.system_topics.coordinator_load import load_failures, with_load_failures
 from kafkalog.system_topics.group_types import GROUP_TYPES, split_record_type
 from kafkalog.system_topics.reading import AsOf, StateList, check_known
@@ -228,16 +235,6 @@ def offsets_retention_ms(properties: Mapping[str, object]) -> int:
     """How long brokers keep committed offsets (`offsets.retention.minutes`), by a `server.properties`."""
     minutes = java_number(str(properties.get("offsets.retention.minutes", "")).strip(), 31)
     return (_RETENTION_MINUTES if minutes is None else minutes) * 60_000
-
-
-def is_expired(expiry: int | None, since: int | None, now_ms: int, retention_ms: int | None) -> bool:
-    """Whether a committed offset has expired: by a time of its own, or by the retention since some time.
-
-    Source: OffsetExpirationConditionImpl.isOffsetExpired, Kafka 4.3.
-    """
-    if expiry is not None:
-        return now_ms >= expiry
-    return retention_ms is not None and since is not None and now_ms - since >= retention_ms
 
 
 def _unread(group: Group) -> tuple[CommittedOffsets, slice] | None:

@@ -17,7 +17,23 @@ from kafkalog.protocol.definitions import messages
 from kafkalog.protocol.encoder import encode_message
 from kafkalog.protocol.framing import decode_record
 from kafkalog.records.byte_columns import BinaryColumn
-from kafkalog.system_topics.commits import read_commits
+from kafkalog.system_topics.commits import CommittedOffsets, is_expired, read_commits
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_offsets_of_which_any_expires_are_those_of_which_one_does(seed):
+    rng = random.Random(seed)
+    n, now = rng.randrange(5), 100
+    committed = CommittedOffsets.__new__(CommittedOffsets)
+    committed._expiry = np.array([rng.choice([-1, *range(98, 103)]) for _ in range(n)], np.int64)
+    committed._time = np.array([rng.randrange(85, 95) for _ in range(n)], np.int64)
+    since, retention = rng.choice([None, *range(85, 95)]), rng.choice([None, 10])
+    pairs = zip(committed._expiry.tolist(), committed._time.tolist(), strict=True)
+    expected = any(
+        is_expired(None if expiry < 0 else expiry, time if since is None else since, now, retention)
+        for expiry, time in pairs
+    )
+    assert committed.may_expire(slice(None), now, since, retention) is expected
 
 
 def column(parts):

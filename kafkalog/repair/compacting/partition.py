@@ -19,7 +19,7 @@ from kafkalog.state.log_config import LONG_MAX, NEVER_ROLLS, LogConfig
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.storage.files import file_status, size_of
 from kafkalog.storage.location import Place
-from kafkalog.survey.retention import first_dirty, newest_timestamp
+from kafkalog.survey.retention import cleanable, first_dirty, newest_timestamp
 from kafkalog.survey.startup import SegmentAction, SegmentPlan
 from kafkalog.survey.startup_load import LoadPlan
 from kafkalog.writing.segment_writer import SegmentWriter
@@ -87,21 +87,18 @@ class PartitionCompaction:
         segments, lag = self._segments, self._config.min_compaction_lag_ms
         if not segments:
             return 0
-        ends = {segments[-1].base_offset: ""}
-        if outcomes.end is not None:
-            ends.setdefault(outcomes.end.first_offset, "a transaction is open from there on")
-        if self._partition.high_watermark is not None:
-            ends.setdefault(self._partition.high_watermark, "it is the high watermark")
-        first = first_dirty(self._partition)
-        dirty = max(sum(one.base_offset <= first for one in segments) - 1, 0)
-        for segment in segments[dirty:-1] if lag else ():
-            if newest_timestamp(segment) > self._now - lag:
-                ends.setdefault(segment.base_offset, f"its segment is younger than min.compaction.lag.ms ({lag:,} ms)")
-                break
-        end = min(ends)
-        if ends[end]:
-            self._row.remarks.append(f"nothing from offset {end} on is cleaned: {ends[end]}")
-        return max(sum(one.base_offset <= end for one in segments) - 1, 0)
+        found = cleanable(
+            [one.base_offset for one in segments],
+            lambda number: newest_timestamp(segments[number]),
+            lag,
+            self._now,
+            dirty=first_dirty(self._partition),
+            first_open=None if outcomes.end is None else outcomes.end.first_offset,
+            high_watermark=self._partition.high_watermark,
+        )
+        if found.why:
+            self._row.remarks.append(found.why)
+        return found.end
 
     def _groups(self, n: int) -> Iterator[list[Segment]]:
         """Which segments become one: as many as one segment has room for."""
