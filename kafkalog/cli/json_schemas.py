@@ -61,7 +61,7 @@ producer: @system_topics.list_producers.ListedProducer
 producers: +place, path text, last_stable_offset int, log_end_offset int, n_open int, n_overdue int,
     producers [producer]
 epoch: epoch int, start_offset int, end_offset int
-epochs: +place, source text, log_end_offset int, epochs [epoch], end_offsets [any], followers [any]
+epochs: @operations.inspecting.PartitionEpochs, epochs [epoch], end_offsets [any], followers [any]
 delivery: @system_topics.groups.Delivery
 group_offset: @system_topics.groups.GroupOffset
 member: @system_topics.groups.GroupMember

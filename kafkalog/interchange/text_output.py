@@ -387,9 +387,14 @@ def _scalar_texts(name: str, column: pa.Array, *, null: str, quote: Callable[[st
     return list(map(str, values))
 
 
+def header_pairs(headers: Iterable[tuple[str, bytes | None]], encode: Callable[[bytes | None], Any]) -> list[list[Any]]:
+    """The headers of a record as JSON has them: pairs, in their order, since names may repeat."""
+    return [[name, encode(value)] for name, value in headers]
+
+
 def _header_texts(column: pa.Array, encode: Callable[[bytes | None], Any]) -> list[str]:
     return [
-        encode_json([[header["key"], encode(header["value"])] for header in headers]) if headers else "[]"
+        encode_json(header_pairs(((one["key"], one["value"]) for one in headers), encode)) if headers else "[]"
         for headers in headers_list(column)
     ]
 

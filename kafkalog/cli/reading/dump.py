@@ -128,7 +128,7 @@ def _dump(args: argparse.Namespace) -> Dump:
 
 
 def _print_json(dump: Dump, encoding: str, console: Console, progress: Callable[[int], None] | None) -> None:
-    from kafkalog.interchange.text_output import ENCODERS, encode_json
+    from kafkalog.interchange.text_output import ENCODERS, encode_json, header_pairs
 
     encode = ENCODERS[encoding]
     lines: list[str] = []
@@ -138,7 +138,7 @@ def _print_json(dump: Dump, encoding: str, console: Console, progress: Callable[
                 if isinstance(row.get(name), bytes):
                     row[name] = encode(row[name])
             if "headers" in row:
-                row["headers"] = [[name, encode(value)] for name, value in row["headers"]]
+                row["headers"] = header_pairs(row["headers"], encode)
             lines.append(encode_json(row) + "\n")
             if len(lines) == _LINES_AT_A_TIME:
                 console.write("".join(lines))
