@@ -74,6 +74,6 @@ def chosen_timestamp_type(config: LogConfig, given: kf.TimestampType | str | Non
 def checked_producer(given: Producer | tuple[int, int]) -> Producer:
     """A producer given as a `Producer`, a tuple or a list of id and epoch."""
     if not isinstance(given, tuple | list) or len(given) not in (1, 2):
-        raise TypeError(f"producer is Producer(producer_id, producer_epoch) or a tuple of both, not {given!r}")
+        raise TypeError(f"producer must be a Producer or a tuple of int and int, not {given!r}")
     producer_id = integer("producer_id", given[0], 0, 2**63 - 1)
     return Producer(producer_id, *(integer("producer_epoch", epoch, 0, 2**15 - 1) for epoch in given[1:]))

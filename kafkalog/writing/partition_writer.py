@@ -184,8 +184,6 @@ class PartitionWriter(PublicNames):
         log_append_time = optional_integer("log_append_time", log_append_time, 0, _INT64_MAX)
         leader_epoch = optional_integer("leader_epoch", leader_epoch, kf.NO_EPOCH, 2**31 - 1)
         start_offset = optional_integer("start_offset", start_offset, 0, LAST_OFFSET)
-        if not isinstance(limits, Limits):
-            raise TypeError(f"limits is a Limits, not {type(limits).__name__}")
         self._producer = None if producer is None else checked_producer(producer)
         self._topic_id = None if topic_id is None else parse_topic_id(topic_id)
         self._producer_snapshot, self._leader_epochs = producer_snapshot, list(leader_epochs or ())
