@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kafkalog import format as kf
@@ -12,6 +12,30 @@ from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place
 
 _SWAP_SUFFIX: Final = kf.LOG_SUFFIX + kf.SWAP_SUFFIX
+
+
+REPLACED: Final = "replaced by a .swap"
+BETWEEN_SWAPS: Final = "between two .swap files, which a broker takes for one range"
+
+
+def replaced_names(names: Iterable[str], swap_ends: Mapping[str, int]) -> dict[str, str]:
+    """Which files a broker deletes or overwrites when it completes the swaps of a crash, and why.
+
+    `swap_ends` has the offset after the last record of each `.log.swap`. All of them are one range, from the first
+    base offset to the last end. Source: LogLoader.load, Kafka 4.3.
+    """
+    ranges = [(kf.parse_base_offset(name) or 0, end) for name, end in swap_ends.items()]
+    start, stop = min(ranges, default=(0, 0))[0], max((end for _, end in ranges), default=0)
+    renamed = {name.removesuffix(kf.SWAP_SUFFIX) for name in swap_ends}
+    replaced = {}
+    for name in names:
+        offset = kf.parse_base_offset(name)
+        if offset is None or name.endswith(kf.SWAP_SUFFIX):
+            continue
+        if name in renamed or start <= offset < stop:
+            is_covered = name in renamed or any(base <= offset < end for base, end in ranges)
+            replaced[name] = REPLACED if is_covered else BETWEEN_SWAPS
+    return replaced
 
 
 class Directory(Listing):

@@ -17,7 +17,7 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits, NotKafkaError, Reason
 from kafkalog.interchange.file_types import file_type
-from kafkalog.log.directory import Directory
+from kafkalog.log.directory import BETWEEN_SWAPS, Directory, replaced_names
 from kafkalog.log.segment import Segment
 from kafkalog.storage.location import Place
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity
@@ -152,6 +152,8 @@ class SegmentListing:
 
     def _apply_swaps(self, segments: list[Segment], directory: Directory) -> list[Segment]:
         """Apply `.swap` files (output of the cleaner, or of a segment split) as `LogLoader` does after a crash."""
+        ends: dict[str, int] = {}
+        swaps: list[Segment] = []
         for name in directory.swaps:
             # KAFKA-6264: a `.swap` at or above the lowest `.cleaned` may belong to an incomplete split. The old
             # segments still count then.
@@ -160,14 +162,12 @@ class SegmentListing:
                 continue
             # the cleaner renames its output to `.swap` once all of it is complete and durable, so it can be trusted
             try:
-                stop = swap.next_offset
+                ends[name] = stop = swap.next_offset
             except KafkalogError as error:
                 detail = f"{error.detail}; kafkalog ignores it, a broker would try to use it"
                 self.findings.append(replace(error.to_finding(), detail=detail))
                 continue
-            segments = [
-                segment for segment in segments if not swap.base_offset <= segment.base_offset < max(stop, 1)
-            ] + [swap]
+            swaps.append(swap)
             self.findings.append(
                 Finding(
                     Reason.SWAP_FILE,
@@ -177,7 +177,18 @@ class SegmentListing:
                     damage=False,
                 )
             )
-        return segments
+        replaced = replaced_names(directory.logs, ends)
+        self.findings += [
+            Finding(
+                Reason.SWAP_FILE,
+                f"not read, and deleted at the start of a broker: {why}. Copy it, or name it to read it",
+                path=str(self._path / name),
+                base_offset=directory.logs[name],
+            )
+            for name, why in replaced.items()
+            if why == BETWEEN_SWAPS
+        ]
+        return [*(segment for segment in segments if segment.path.name not in replaced), *swaps]
 
 
 def open_segment(path: Place, **options: Any) -> Segment:

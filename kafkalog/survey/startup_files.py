@@ -7,14 +7,14 @@ epochs and the topic id.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
-from kafkalog.log.directory import Directory
+from kafkalog.log.directory import REPLACED, Directory, replaced_names
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.leader_epochs import LeaderEpochs
@@ -144,7 +144,7 @@ def _take_leftovers(found: FileNames, unfinished: int) -> list[str]:
 
 def _complete_swaps(directory: Place, found: FileNames, swaps: list[str]) -> None:
     """Note the renames of `.swap` files, and the deletion of what they replace."""
-    ranges: dict[int, int] = {}
+    ends: dict[str, int] = {}
     for name in swaps:
         base = kf.parse_base_offset(name)
         if base is None or not name.endswith(kf.LOG_SUFFIX + kf.SWAP_SUFFIX):
@@ -153,24 +153,13 @@ def _complete_swaps(directory: Place, found: FileNames, swaps: list[str]) -> Non
             end = end_as_loaded(Segment(directory / name, is_last=False))
         except KafkalogError as error:
             found.bad_swaps[name], end = str(error), base
-        ranges[base] = end
-    # all of them as one
-    start, stop = min(ranges, default=0), max(ranges.values(), default=0)
-    gone = {offset for offset in _offsets(found.names) if start <= offset < stop}
-    for name in found.names:
-        offset = kf.parse_base_offset(name)
-        if offset is None or name.endswith(kf.SWAP_SUFFIX):
-            continue
-        if name not in found.removed and offset in gone:
-            found.removed[name] = "replaced by a .swap"
+        ends[name] = end
+    for name, why in replaced_names(found.names, ends).items():
+        found.removed.setdefault(name, why)
     found.renamed = {name: name.removesuffix(kf.SWAP_SUFFIX) for name in swaps}
     for name in found.renamed.values():
         if name in found.names:
-            found.removed.setdefault(name, "replaced by a .swap")
-
-
-def _offsets(names: Iterable[str]) -> list[int]:
-    return [offset for offset in map(kf.parse_base_offset, names) if offset is not None]
+            found.removed.setdefault(name, REPLACED)
 
 
 def epochs_problem(directory: Place) -> Finding | None:

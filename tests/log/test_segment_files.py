@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import builder
+import numpy as np
 import pytest
 from plans import read
 from refusals import fails_with
@@ -11,6 +12,7 @@ import kafkalog
 from kafkalog.errors import DEFAULT_LIMITS, NotKafkaError
 from kafkalog.log.segment_files import SegmentListing, open_segment
 from kafkalog.scanning.planning import plan
+from kafkalog.survey.startup_files import files_at_start
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 
 
@@ -115,6 +117,32 @@ def test_a_swap_stands_for_the_segments_that_it_covers(directory):
     assert [one.path.name for one in listing(directory).load()] == [name(0), name(5), name(10)]
     (directory / name(0, ".log.cleaned")).rename(directory / name(1, ".log.cleaned"))
     assert [one.path.name for one in listing(directory).load()] == [name(0, ".log.swap"), name(10)]
+
+
+def test_two_swaps_stand_for_all_between_them_as_for_a_broker(directory):
+    """Source: LogLoader.load, Kafka 4.3."""
+    (directory / name(0, ".log.swap")).write_bytes(batch(0))
+    (directory / name(10, ".log.swap")).write_bytes(batch(10))
+    found = listing(directory)
+    assert [one.path.name for one in found.load()] == [name(0, ".log.swap"), name(10, ".log.swap")]
+    assert [(one.base_offset, one.damage) for one in found.findings] == [(0, False), (10, False), (5, True)]
+    assert files_at_start(directory).after() == {name(0), name(10)}
+    assert "between two" in files_at_start(directory).removed[name(5)]
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_readers_take_the_segments_that_a_broker_leaves(tmp_path, number):
+    rng = np.random.default_rng(number)
+    for base in range(0, 30, 5):
+        for suffix, share in ((".log", 0.8), (".log.swap", 0.4), (".log.cleaned", 0.05)):
+            if rng.random() < share:
+                n = int(rng.integers(0, 12))
+                (tmp_path / name(base, suffix)).write_bytes(batch(base, n) if n else b"")
+    read_names = {one.path.name.removesuffix(".swap") for one in listing(tmp_path).load()}
+    left = files_at_start(tmp_path)
+    assert read_names == {one for one in left.after() if one.endswith(".log")}
+    of_swaps = {one.path.name for one in listing(tmp_path).load() if one.path.suffix == ".swap"}
+    assert of_swaps == left.renamed.keys()
 
 
 def test_a_swap_that_cannot_be_read_stands_for_nothing(directory):
