@@ -436,3 +436,10 @@ def test_what_the_architecture_names_is_there():
         content = next(root / path for root in (PACKAGE, PACKAGE.parent) if (root / path).exists()).read_text()
         for name in re.findall(r"`(\w+)`", names):
             assert re.search(rf"\b{name}\b", content), f"{path} has no {name}"
+
+
+def test_the_list_of_test_helpers_is_whole():
+    support = Path(__file__).parent / "support"
+    assert {path.stem for path in support.glob("*.py")} == {
+        *re.findall(r"`(\w+)`", (support / "README.md").read_text())
+    }

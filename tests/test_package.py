@@ -70,7 +70,7 @@ def test_a_library_of_an_extra_is_installed_with_the_extra():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     extras = {name: extras[name] for name in extras.keys() - {"test", "bench", "docs", "dev"}}
     libraries = {re.split(r"[\[>=]", requirement)[0] for of in extras.values() for requirement in of}
-    source = "\n".join(path.read_text() for path in (ROOT / "kafkalog").rglob("*.py"))
+    source = "\n".join(path.read_text() for path in Path(kafkalog.__file__).parent.rglob("*.py"))
     assert {*re.findall(r"not_installed\([^()]*(?:\(\)[^()]*)?, \"([\w-]+)\"\)", source)} == extras.keys() - {"spark"}
     assert {*re.findall(r"pip install '?kafkalog\[([\w-]+)\]", source)} <= extras.keys()
     assert not libraries & {*re.findall(r"pip install ([\w-]+)", source)}
