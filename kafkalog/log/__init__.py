@@ -9,7 +9,7 @@
     `segment_reader`    the windows of all segments of a partition, in order
     `segment_stream`    the windows of one segment; damage is raised, or skipped
     `proved_ends`       where a segment once ended, by its indexes
-    `cuts`              where batches are gone from the middle of a segment, by its offset index
+    `missing_parts`     where batches are gone from the middle of a segment, by its offset index
     `log_start`         where a log begins, by the checkpoint and the first segment
     `compaction`        whether missing offsets were compacted away
     `searching`         which batches of a damaged segment are intact, and the log's own

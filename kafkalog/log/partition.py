@@ -21,9 +21,9 @@ from kafkalog.html import PublicType
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
 from kafkalog.log import live
 from kafkalog.log.compaction import Density, GapMeter, is_compacted, was_cleaned
-from kafkalog.log.cuts import MissingParts, missing_parts
 from kafkalog.log.log_start import log_start, usable_start
 from kafkalog.log.lookups.list_offsets import ListOffsets
+from kafkalog.log.missing_parts import MissingParts, missing_parts
 from kafkalog.log.searching.missing import GapProofs, gap_finding, missing_end, with_copies
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing

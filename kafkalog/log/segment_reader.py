@@ -28,8 +28,8 @@ from kafkalog.errors import (
 )
 from kafkalog.html import JsonFields
 from kafkalog.indexes.index_files import TransactionIndex
-from kafkalog.log.cuts import MissingParts
 from kafkalog.log.live import explained, merged_part, retired
+from kafkalog.log.missing_parts import MissingParts
 from kafkalog.log.searching.lost_records import lost_in
 from kafkalog.log.searching.missing import cut_finding
 from kafkalog.log.searching.odd_offsets import offsets_from

@@ -16,7 +16,7 @@ from kafkalog.errors import Finding, KafkalogError
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.log import live
 from kafkalog.log.compaction import Density
-from kafkalog.log.cuts import MissingPart
+from kafkalog.log.missing_parts import MissingPart
 from kafkalog.log.partition import Partition
 from kafkalog.log.proved_ends import ProvedEnd, proved_ends
 from kafkalog.log.searching.missing import checkpointed, known_ends, orphan_indexes, snapshot_offsets

@@ -13,8 +13,8 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log import live
-from kafkalog.log.cuts import MissingPart
 from kafkalog.log.directory import Directory
+from kafkalog.log.missing_parts import MissingPart
 from kafkalog.log.proved_ends import ProvedEnd, proved_ends
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import checkpointed_offset

@@ -1,4 +1,4 @@
-"""Finds whole batches that are gone from the middle of a `.log`, by the entries of its offset index.
+"""Finds parts that are missing from the middle of a `.log`, by the entries of its offset index.
 
 A file system that lost a range of pages, or a tool that skipped a block, leaves two intact batches next to each other,
 with a jump in their offsets. The log cleaner leaves such jumps, too, but writes an index with the positions of the new
