@@ -959,6 +959,11 @@ kafkalog sql "select topic from 'dangling' group by 1" -> and at least one PATH
 kafkalog sql 'select * from orderz' D -> records has all
 kafkalog metadata-shell --snapshot __cluster_metadata-0/00000000000000000222-0000000001.checkpoint
     -> use kafkalog metadata __cluster_metadata-0
+kafkalog cat D -t orders --header trace=t2 -> --filter 'headers.trace == t2'
+kafkalog inspect D/orders-0/x.index -> use kafkalog dump
+kafkalog cat D -t orders --value-format json --fields key,fruit -n 2
+    -> kafkalog cat PATH -t orders --value-format json --columns key,value.fruit -n 2
+kafkalog cat D -t orders --avro user.avsc -n 2 -> --value-format avro --schema user.avsc -n 2
 # forms and summaries
 kafkalog cat D -t orders -o json -> use --json: kafkalog cat PATH -t orders --json
 kafkalog cat D -t orders -o csv -> kafkalog export PATH -t orders -o orders.csv

@@ -130,6 +130,15 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> Advice:
     return _advice_of(lead, _without_verb(rest, lead, known))
 
 
+def _of_sidecar(lead: Lead | None, words: Sequence[str]) -> Lead | None:
+    """The lead for a file next to a `.log`, of which only a dump is made; None for others."""
+    is_shown = lead == command_lead("inspect") and any(_SIDECAR.search(word) for word in words)
+    return Lead("kafkalog dump PATH", "", False) if is_shown else None
+
+
+_SIDECAR: Final = re.compile(r"\.(?:index|timeindex|txnindex|snapshot)$")
+
+
 def _own_as_option(words: Sequence[str], known: Collection[str]) -> list[str]:
     """The command line of a command that was typed as an option, as in ``stat --batches``; empty if none was."""
     own = [word for word in words if word.startswith("--") and word[2:] in known]
@@ -250,6 +259,8 @@ def _kept(typed: Sequence[str], line: Sequence[str]) -> list[str]:
 
 def _of_noun_and_verb(noun: str, rest: Sequence[str], known: Collection[str]) -> Lead | None:
     """The lead of two words such as ``topic consume`` or ``index check``; None if the verb only lists."""
+    if sidecar := _of_sidecar(command_lead(noun), rest):
+        return sidecar
     if not rest or is_path(rest[0]) or rest[0].startswith("-") or noun.removesuffix("s") not in _NOUNS.split():
         return None
     verb = plain(rest[0])

@@ -166,6 +166,8 @@ _OPTIONS: Final = r"""
 --until --older-than | --end-timestamp | --end-timestamp TIME
 --time --timestamp --from-time --date --after --start-time | --start-timestamp | --start-timestamp TIME
 --time --date | --timestamp | --timestamp TIME
+--avro-file | --value-format | --value-format avro --schema VALUE
+--protobuf-file | --value-format | --value-format protobuf --schema VALUE
 -s --value-deserializer --deserializer --decode --serde --value-type --avro --protobuf | --value-format
     | --value-format avro (or json, protobuf, utf8)
 --key-deserializer --key-type | --key-format | --key-format utf8 (or json, avro)
@@ -305,7 +307,7 @@ _VALUED: Final = """
 -K -D -X -b -o --offset -F -f -f% --format --formatter --property --delimiter --template --fmt --by --tz --timezone
 --time-zone --unit --units --mode --color --missing --copy --level --print --consumer-property --formatter-property
 --command-config --consumer-config --sort --sort-by --order-by --order --sep --separator --delim -d --quote --quotechar
---include --topic --topics
+--include --topic --topics --fields --select --usecols --cut --col
 """
 """Options of other tools whose next word is a value, even where no value is asked for here."""
 
@@ -359,6 +361,10 @@ def _option_words(text: str, own: Mapping[str, bool]) -> list[str] | None:
 def _fitting(text: str, value: str) -> str:
     """The one of the alternatives in a text that takes such a value, with the value; the text if none or all do."""
     others = [one for one in re.split(r",? or (?=--)|, (?=--)", text) if one.startswith("--")]
+    if "headers.NAME" in text and (found := re.fullmatch(r"([\w.-]+) *[=:]=? *([^']+)", value)):
+        return f"--filter 'headers.{found[1]} == {found[2]}'"
+    if "headers.NAME" in text and re.fullmatch(r"[\w-]+", value):
+        return f"--filter 'headers has {value}'"
     from kafkalog.parsing import meant_time
 
     moment = meant_time(value)
@@ -380,11 +386,17 @@ _FORMATS_OF_VALUES: Final = {
 }  # fmt: skip
 
 
+_NAMING_FIELDS: Final = ("--fields", "--select", "--usecols", "--cut", "--col")
+_COLUMNS: Final = frozenset({*_KCAT_COLUMNS.values(), "timestamp_type", "leader_epoch", "producer_id", "segment"})
+
+
 def _with_columns(text: str, name: str, value: str) -> str:
     """The columns that the format of kcat or a property of Kafka's consumer prints; the format that a class decodes."""
     columns = [_KCAT_COLUMNS[one] for one in re.findall(r"%(\w)", value) if one in _KCAT_COLUMNS]
     if found := re.match(r"print\.(\w+)=", value):
         columns = [found[1].removesuffix("s") if found[1] != "headers" else "headers", "value"]
+    if name in _NAMING_FIELDS and text.startswith("--columns") and re.fullmatch(r"[\w.,]+", value):
+        columns = [one if one.split(".")[0] in _COLUMNS else f"value.{one}" for one in value.split(",") if one]
     if columns and text.startswith("--columns"):
         return f"--columns {','.join(dict.fromkeys(columns))}"
     if found := re.match(r"(?:--(?:value|key)-format) ", text):
@@ -502,6 +514,7 @@ _BY_VALUE: Final = {
     },
     **{(name, kind): {f"--to-{kind}"} for name in _FORMATS for kind in ("table", "json")},
     ("--sort", "size"): {"--sort-size"},
+    **{(f"--{kind}", "file"): {f"--{kind}-file"} for kind in ("avro", "protobuf")},
     **{("-r", kind): {"-r-raw"} for kind in ("time", "number")},
     ("--include", "all"): {"--all"},
     **{("-o", kind): {f"-o-{kind}"} for kind in ("json", "table", "wide")},
