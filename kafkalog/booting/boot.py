@@ -60,6 +60,7 @@ from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.parsing import TopicPatterns, integer, one_of
 from kafkalog.protocol.releases import DEFAULT_RELEASE, level_name
 from kafkalog.repair.recovering.preflight import preflight
+from kafkalog.repair.recovering.targets import TARGETS, release_of
 from kafkalog.state.checkpoints import (
     encode_checkpoint,
     encode_offset_checkpoint,
@@ -69,10 +70,10 @@ from kafkalog.state.cluster_image import BROKER, ClusterMetadata
 from kafkalog.state.properties import encode_properties
 from kafkalog.storage.atomic import closest_parent
 from kafkalog.storage.output_paths import check_outside, copy_ownership, give_ownership
+from kafkalog.storage.room import check_room
 from kafkalog.storage.staging import StagedDirectory, scratch_directory, staged_directory
 from kafkalog.survey.losses import Lost
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin, known_losses
-from kafkalog.survey.targets import TARGETS, release_of
 from kafkalog.system_topics.commits import is_expired
 from kafkalog.system_topics.commits_file import Commit, read_commits_file
 from kafkalog.system_topics.coordinator_load import with_load_failures
@@ -233,6 +234,8 @@ def boot(
             is_one_cluster=not (cluster_id is None or keeps_id),
             includes_unknown=include_unknown,
         )
+        if output is not None:
+            check_room(target, run.copied, report.findings.add if dry_run else None)
         if dry_run:
             run.stage(None, progress)
             return report
@@ -511,6 +514,11 @@ class _Boot:
                     planned.write(path, None, 0, self._limits)
                     copies.append(Copy(key, path, SourceRoot(Path(folder)), self._limits))
             return CoordinatorState.read(copies, self._limits)
+
+    @property
+    def copied(self) -> list[Path]:
+        """The directories that are copied, each as often as it is."""
+        return [one.path for one, _ in self._wanted]
 
     def stage(self, staged: StagedDirectory | None, progress: Callable[[int], object]) -> None:
         """Verify the partitions, and stage them."""

@@ -29,8 +29,8 @@ from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.byte_columns import BinaryColumn
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.encode import cut_batches, encode_bytes
+from kafkalog.repair.recovering.targets import Target
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
-from kafkalog.survey.targets import Target
 
 EPOCH: Final = 1
 """Leader epoch of the snapshot; the first election makes it 2."""

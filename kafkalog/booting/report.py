@@ -13,8 +13,8 @@ from kafkalog.booting.metadata_log import Node
 from kafkalog.booting.topics import KEPT, OFF, TopicPlan
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
 from kafkalog.html import PartsReport, ReportList
+from kafkalog.repair.recovering.targets import TARGETS
 from kafkalog.survey.next_steps import NextStep
-from kafkalog.survey.targets import TARGETS
 from kafkalog.text import counted, first_names
 
 

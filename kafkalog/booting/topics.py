@@ -30,11 +30,11 @@ from kafkalog.errors import (
 )
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.parsing import check_names, integer
+from kafkalog.repair.recovering.targets import Target
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.log_config import COMPACT, DELETE, INTERNAL_SETTINGS, LogConfig, is_tiered_by
 from kafkalog.survey.absent_partitions import is_directory_id, on_another_disk
-from kafkalog.survey.targets import Target
 from kafkalog.survey.topics import compacted_by
 from kafkalog.system_topics.commits_file import json_rows, read_text
 from kafkalog.text import counted, first_names, number_ranges, offset_range

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Final, cast
 
 from kafkalog import __version__
-from kafkalog.cli.commands import LOCAL, MODULES, SUMMARIES
+from kafkalog.cli.commands import LOCAL, MODULES, SUMMARIES, WITHOUT_ADVICE
 from kafkalog.cli.console import Console, discard, prepare_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.json_schemas import OUTPUTS, PrintSchema
@@ -234,6 +234,8 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
     try:
         try:
             name = " ".join(filter(None, [args.command, getattr(args, "job", None)]))
+            if args.command not in WITHOUT_ADVICE:
+                console.advise_on(args.paths, getattr(args, "tiered", None))
             args.paths = _places(args)
             _check_stdout(args)
             _note_ranges(args, console)

@@ -62,6 +62,8 @@ LISTS: Final = ("ls", "groups", "transactions", "producers", "epochs", "metadata
 LISTING_VERBS: Final = ("list", "describe", "show")
 """What Kafka's scripts have after such a command."""
 
+WITHOUT_ADVICE: Final = ("boot", "report", "diff", "tiered", "undelete", "load", "sample")
+"""The commands that name no boot of their paths after damage: these are no log dirs, or their results have steps."""
 LOCAL: Final = frozenset(
     {
         *(

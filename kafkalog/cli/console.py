@@ -62,6 +62,11 @@ class Console:
         self._n_printed = 0
         self._n_unprinted = 0
         self._losses: dict[str, Loss] = {}
+        self._sources: Sequence[str] = ()
+        self._tiered: str | None = None
+        self._damage: Finding | None = None
+        """One against which a boot of what was read helps."""
+        self._steps: list[NextStep] | None = None
         self._limits: set[str] = set()
         """Hints about limits, unless they were printed with a finding."""
         self._hinted: set[str] = set()
@@ -178,9 +183,25 @@ class Console:
         if not self.quiet:
             self.message("note", text)
 
+    def advise_on(self, paths: Sequence[str], tiered: str | None) -> None:
+        """Print what to type next when the run ends, if there is damage in these paths of logs.
+
+        `tiered` is their remote storage. A command with `next_steps` of its own has these in its place.
+        """
+        self._sources, self._tiered = paths, tiered
+
+    @property
+    def steps(self) -> Sequence[NextStep]:
+        """What helps against the damage so far, if the command has not said itself what to type next."""
+        from kafkalog.survey.next_steps import log_dirs_of, steps_after_damage
+
+        found = [] if self._damage is None or self._steps is not None else [self._damage]
+        return steps_after_damage(found, log_dirs_of(self._sources), tiered=self._tiered)
+
     def next_steps(self, steps: Iterable[NextStep]) -> None:
         """Print what to type next, as notes; on a terminal, the command has a line of its own, to be copied."""
-        for step in steps:
+        self._steps = [*steps]
+        for step in self._steps:
             if sys.stderr.isatty() and not self.quiet:
                 self.message("next", step.why)
                 self.list([f"  {step}"])
@@ -245,9 +266,16 @@ class Console:
         if code is Exit.LIMIT:
             self._limits.add(limit_hint(finding.reason))
         add_loss(self._losses, finding)
+        self._note_damage(finding)
         if self._report is not None:
             self._report.add(finding)
         return code
+
+    def _note_damage(self, finding: Finding) -> None:
+        if finding.damage and self._damage is None:
+            from kafkalog.survey.next_steps import needs_boot
+
+            self._damage = finding if needs_boot(finding) else None
 
     def losses(self, losses: Mapping[str, Loss]) -> None:
         """Replace the sums over findings of partition directories; these also count findings that were not kept."""
@@ -265,6 +293,8 @@ class Console:
         """Print an error, with its notes as a hint, and count it for the exit code."""
         code = exit_of_error(error)
         self._codes.add(code)
+        if code is Exit.DAMAGE and isinstance(error, KafkalogError):
+            self._note_damage(error.to_finding())
         if self._report is not None:
             self._report.add_error(error)
         text = str(error)
@@ -291,8 +321,9 @@ class Console:
         for path, loss in self._losses.items():
             if loss.n_records or loss.n_unknown or loss.n_markers:
                 self.message("lost", f"{path}: {loss}")
+        self.next_steps(self.steps if self._steps is None else ())
         if self._report is not None:
-            self._report.losses = self._losses
+            self._report.losses, self._report.next = self._losses, [step.as_dict() for step in self._steps or ()]
             try:
                 self._report.write(int(self.exit_code))
             except KafkalogError as error:
@@ -366,6 +397,7 @@ class FindingsFile:
         self._findings: list[dict[str, Any]] = []
         self.n_more_findings = 0
         self.losses: dict[str, Loss] = {}
+        self.next: list[dict[str, Any]] = []
 
     def add(self, finding: Finding) -> None:
         """Add a finding."""
@@ -389,6 +421,7 @@ class FindingsFile:
             "partitions": [{"path": path, **loss.as_dict()} for path, loss in self.losses.items()],
             "findings": self._findings,
             "n_more_findings": self.n_more_findings,
+            "next": self.next,
         }
         with staged_file(self._path, overwrite=True, parents=True) as file:
             file.write((json.dumps(content, indent=1) + "\n").encode())

@@ -129,9 +129,9 @@ rescued_quorum: path text, node_id int, is_dynamic bool, end_offset int, leader_
 converted: @operations.converting.converted_partitions.ConvertedPartition, n_records_dropped int
 loaded: path text, @operations.loading.loaded_partitions.LoadedPartition, first_offset int?, next_offset int?
 findings_file: version int, command text, paths [text], exit_code int, partitions [partition_loss],
-    findings [finding], n_more_findings int
+    findings [finding], n_more_findings int, next [next_step]
 partition_loss: path text, +loss
-remote_storage: ok bool, @operations.remote_storage.StorageReport, wasted_bytes int
+remote_storage: ok bool, @operations.remote_storage.StorageReport, wasted_bytes int, next [next_step]
 storage_fault: @operations.remote_storage.StorageFault, kind text
 any_object:
 """

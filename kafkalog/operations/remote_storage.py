@@ -24,8 +24,10 @@ from kafkalog.operations.verifying.verify import iter_verify, verify
 from kafkalog.state.checkpoints import encode_offset_checkpoint
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.state.producers import parse_snapshot
-from kafkalog.storage.location import AnyPath, Location
+from kafkalog.storage.location import AnyPath, Location, is_url
+from kafkalog.storage.room import check_room
 from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.survey.next_steps import NextStep, boot_step, free_name
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
 from kafkalog.system_topics.remote_log import RemoteSegment
 from kafkalog.text import counted, offset_range
@@ -92,6 +94,22 @@ class StorageReport(PartsReport):
     n_copies: int = 0
     n_bytes: int = 0
     n_skipped: int = 0
+    remote: str = ""
+    log_dir: str | None = None
+    """What was checked: the root of the remote storage, and the log dir; None without one."""
+
+    @property
+    def next(self) -> list[NextStep]:
+        """What serves all that is intact, here and in remote storage, after damage; empty without it."""
+        if not any(fault.damage and not fault.is_unreadable for fault in self.faults):
+            return []
+        if self.log_dir is None:
+            why = (
+                "writes the segments that are intact, for a boot of them; --log-dir PATH of the broker adds newer ones"
+            )
+            output = free_name(f"{os.path.basename(self.remote.rstrip('/')) or 'remote'}-restored")
+            return [NextStep(("kafkalog", "tiered", "restore", self.remote, "-o", output), why)]
+        return [] if is_url(self.log_dir) else [boot_step([os.path.abspath(self.log_dir)], tiered=self.remote)]
 
     @property
     def ok(self) -> bool:
@@ -105,7 +123,8 @@ class StorageReport(PartsReport):
 
     def as_dict(self) -> dict[str, Any]:
         """The report, for JSON."""
-        return {"ok": self.ok, **asdict(self), "wasted_bytes": self.wasted_bytes}
+        steps = [step.as_dict() for step in self.next]
+        return {"ok": self.ok, **asdict(self), "wasted_bytes": self.wasted_bytes, "next": steps}
 
 
 def verify_tiered(
@@ -141,7 +160,8 @@ def verify_tiered(
     place = tiered_location(log_dir, remote, keys=keys, storage_options=storage_options)
     store: Any = place.store
     opened = LogDir(place, limits=limits)
-    report = StorageReport(store.layout.name)
+    report = StorageReport(store.layout.name, remote=str(remote) if is_url(remote) else os.path.abspath(remote))
+    report.log_dir = None if log_dir is None else str(log_dir)
     wanted = set(opened.select(topics)) if topics is not None else set(opened)
     known_ids = _topic_ids(store)
     tiered: list[Joined] = []
@@ -390,6 +410,7 @@ def restore_tiered(
     chosen = opened.select(topics, internal=topics is not None)
     if not chosen:
         raise NotKafkaError(Reason.NOT_KAFKA, "there are no partitions to restore", path=os.fspath(remote))
+    check_room(output, [opened[key].path for key in chosen])
     with staged_directory(output) as staged:
         findings = write_partitions(opened, chosen, staged, progress)
         if log_dir is not None:

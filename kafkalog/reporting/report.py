@@ -29,7 +29,7 @@ from kafkalog.state.properties import read_properties
 from kafkalog.storage.location import is_url
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_file
-from kafkalog.survey.next_steps import NextStep, needs_boot, steps_after_damage
+from kafkalog.survey.next_steps import NextStep, steps_after_damage
 from kafkalog.system_topics.groups import groups
 from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS
 from kafkalog.system_topics.transactions import transactions
@@ -257,9 +257,7 @@ def report(
         options: Any = {"schemas": schemas, "schema_context": schema_context, "topics": topics, "threads": threads}
         contents.add_values(verify_values(log_dir, decode=decode, **options))
     contents.end()
-    has_strays = bool(log_dir.set_apart["stray"])
-    n_damage = sum(map(needs_boot, contents.findings.rows))
-    for step in advice or steps_after_damage(n_damage, log_dirs, has_strays=has_strays):
+    for step in advice or steps_after_damage(contents.findings.rows, log_dirs):
         contents.add_next(step)
     summary = {**start, **_key_figures(contents), **_identity(log_dir, limits)}
     return Report([str(one) for one in names], now_ms, summary, contents.tables, contents.findings)

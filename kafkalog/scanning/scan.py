@@ -60,6 +60,7 @@ from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.options import ScanOptions
 from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan
 from kafkalog.scanning.query import Explanation, Opened, Query, Target, check_columns, html_of, offset_of
+from kafkalog.survey.next_steps import NextStep, log_dirs_of, paths_read, steps_after_damage
 from kafkalog.values.conditions import ArrowCondition, Conditions
 from kafkalog.values.decoding import DecodeWarning, Decoding
 from kafkalog.values.options import ColumnFormat
@@ -171,6 +172,11 @@ class Scan(ArrowStream):
     def findings(self) -> list[Finding]:
         """The findings of the last pass: damage, partial last batches, header keys that are not UTF-8 and others."""
         return [] if self._last is None else list(self._last.findings.rows)
+
+    @property
+    def next(self) -> list[NextStep]:
+        """What serves the intact batches after the damage of the last pass; empty without it."""
+        return steps_after_damage(self.findings, log_dirs_of(paths_read(self.target)))
 
     @property
     def losses(self) -> dict[str, Loss]:

@@ -20,6 +20,7 @@
     `own_names`        names of staged output, replaced output, backups and jobs
     `staging`          stages files and directories, which then appear in one step
     `uploads`          objects that are written to a store
+    `room`             whether copies of logs fit next to an output
     `copying`          copies files into staged outputs and backups
     `moves`            moves staged files into an existing directory, in a given order, with undo
 

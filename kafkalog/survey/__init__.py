@@ -13,7 +13,6 @@
     `startup_config` the log dirs, the quorum and the roles in `server.properties`
     `topic_ids`      topic ids of partitions without `partition.metadata`, and the loss if none is known
     `absent_partitions`  partitions that the metadata log has, and whose directories are gone
-    `targets`        releases of Kafka: feature levels, the settings that each accepts, and whether it loads disks
     `startup_end`    the end of a segment for a broker that does not recover it
 
 A survey is plain data. It reads the small files next to a log; the caller passes the contents of segments.

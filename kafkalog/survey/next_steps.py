@@ -5,18 +5,22 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding
-from kafkalog.log.log_dir import log_dir_of
+from kafkalog.errors import Finding, Reason
+from kafkalog.log.log_dir import LogDir, log_dir_of
+from kafkalog.log.partition import Partition
+from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.searching.missing import copied_segments
+from kafkalog.log.segment import Segment
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, is_url, place_of
+from kafkalog.storage.room import lacking_room, n_log_bytes
 from kafkalog.survey.startup_files import unnamed_partitions
 from kafkalog.text import first_names
 
@@ -43,9 +47,13 @@ class NextStep:
 
 
 def log_dirs_of(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """The log dirs of partition directories, of `.log` files in them, and log dirs themselves, in order."""
+    """The log dirs of partition directories, of `.log` files in them, and log dirs themselves, in order.
+
+    Empty if any is in an object store.
+    """
     found: dict[str, None] = {}
-    for path in map(os.path.abspath, paths):
+    paths = [*paths]
+    for path in map(os.path.abspath, () if any(map(is_url, paths)) else paths):
         directory = os.path.dirname(path) if path.endswith(kf.LOG_SUFFIX) else path
         is_known = os.path.dirname(directory) in found
         if not (is_known and kf.parse_partition_directory(os.path.basename(directory))):
@@ -54,13 +62,34 @@ def log_dirs_of(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     return list(found)
 
 
+class Advised:
+    """A result with findings about what was read, and the next step after damage."""
+
+    __slots__ = ()
+    findings: Any
+    """A list of them, or `Findings`."""
+    log_dirs: list[str]
+    """What was read: log dirs, and partitions or segments in them."""
+
+    @property
+    def next(self) -> list[NextStep]:
+        """What serves the intact batches after damage; empty without it."""
+        return steps_after_damage(getattr(self.findings, "rows", self.findings), log_dirs_of(self.log_dirs))
+
+
+def paths_read(opened: LogDir | Partition | Segment | PartitionRanges) -> list[str]:
+    """The paths of what was opened, for `Advised.log_dirs`."""
+    paths = opened.paths if isinstance(opened, (LogDir, PartitionRanges)) else [opened.path]
+    return [*map(str, paths)]
+
+
 def boot_step(
-    log_dirs: Iterable[str], release: str | None = None, *, metadata: str | None = None, has_strays: bool = False
+    log_dirs: Iterable[str], release: str | None = None, *, metadata: str | None = None, tiered: str | None = None
 ) -> NextStep:
     """Serve what is intact on damaged log dirs from a new directory, on which a release of Kafka starts.
 
-    `metadata` is a log dir with the cluster's metadata log, if these have none. With `has_strays`, also what a broker
-    with the metadata of another cluster has set apart.
+    `metadata` is a log dir with the cluster's metadata log, if these have none; `tiered` is the remote storage of
+    tiered topics, if it is known.
     """
     paths = list(log_dirs)
     why = (
@@ -69,16 +98,45 @@ def boot_step(
     )
     options = [*(() if release is None else ("--release", release))]
     options += [] if metadata is None else ["--metadata", metadata]
-    if has_strays:
+    options += [] if tiered is None else ["--tiered", tiered]
+    if any(_has_strays(place_of(path)) for path in paths):
         options.append("--include-unknown")
         why += ". A broker serves no directory that ends in -stray: --include-unknown takes these, too"
-    if tiered := _tiered([place_of(path) for path in (*paths, *(() if metadata is None else (metadata,)))]):
-        why += f". {tiered}: add --tiered URL, the root of that storage, and what is only there is restored"
-    command = ("kafkalog", "boot", *paths, *options, "-o", free_name(f"{paths[0].rstrip('/')}-booted"))
-    return NextStep(command, why, after=_restored_first([place_of(path) for path in paths]))
+    sources = [place_of(path) for path in (*paths, *(() if metadata is None else (metadata,)))]
+    if tiered is None and (needed := _tiered(sources)):
+        why += f". {needed}: add --tiered URL, the root of that storage, and what is only there is restored"
+    output, larger = _booted_name(paths)
+    command = ("kafkalog", "boot", *paths, *options, "-o", output)
+    before = [*_restored_first([place_of(path) for path in paths]), *([larger] if larger else [])]
+    return NextStep(command, why, after=f"first {' and '.join(before)}" if before else "")
 
 
-def _restored_first(log_dirs: Iterable[Place]) -> str:
+def _booted_name(log_dirs: Sequence[str]) -> tuple[str, str]:
+    """A new directory next to one of these log dirs, on a disk with room for a boot of all; what to do if none has."""
+    copies: dict[str, dict[Place, int]] = {}
+    for directory in itertools.chain.from_iterable(_partition_directories(place_of(path)) for path in log_dirs):
+        copies.setdefault(directory.name, {})[directory] = n_log_bytes([directory])
+    # of each partition, the largest copy
+    logs = [max(sizes, key=lambda one, sizes=sizes: sizes[one]) for sizes in copies.values()]  # type: ignore[misc]
+    outputs = (free_name(f"{path.rstrip('/')}-booted") for path in log_dirs)
+    lacking = {output: lacking_room(Path(output), logs) for output in outputs}
+    for output, detail in lacking.items():
+        if not detail:
+            return output, ""
+    first = next(iter(lacking))
+    return "DIR", f"choose a new DIR on a larger disk: of {first}, {lacking[first]}"
+
+
+def _partition_directories(directory: Place, depth: int = 3) -> Iterator[Place]:
+    """Yield the partition directories here, or in log dirs in here, those that a broker has set apart among them."""
+    for name in Listing.or_empty(directory).directories:
+        if kf.parse_partition_directory(name) is not None:
+            yield directory / name
+        elif depth:
+            yield from _partition_directories(directory / name, depth - 1)
+
+
+def _restored_first(log_dirs: Iterable[Place]) -> list[str]:
     """What a boot does not find under its name: segments that are compressed, partitions that fsck has moved."""
     files, directories = list[str](), list[str]()
     for root in log_dirs:
@@ -91,21 +149,35 @@ def _restored_first(log_dirs: Iterable[Place]) -> str:
             files += [f"{name}/{one}" for one, base in copied if kf.segment_file_name(base) not in names]
     parts = [f"restore the .log files of {first_names(files)}"] if files else []
     parts += [f"give {first_names(directories)} the name of its partition (TOPIC-N)"] if directories else []
-    return f"first {' and '.join(parts)}" if parts else ""
+    return parts
 
 
-def steps_after_damage(n_damage: int, paths: Sequence[str | os.PathLike[str]], *, has_strays: bool) -> list[NextStep]:
-    """Return the boot that serves what is intact in paths; nothing for object stores.
+def steps_after_damage(
+    findings: Iterable[Finding], log_dirs: Sequence[str], *, tiered: str | None = None
+) -> list[NextStep]:
+    """Return the boot that serves what is intact in log dirs, if a finding needs it; nothing for object stores.
 
-    `n_damage` counts the findings that `needs_boot` is true of.
+    `tiered` is the remote storage of tiered topics, if it is known.
     """
-    is_local = bool(paths) and not any(map(is_url, paths))
-    return [boot_step(log_dirs_of(paths), has_strays=has_strays)] if n_damage and is_local else []
+    if not log_dirs or any(map(is_url, log_dirs)) or not any(map(needs_boot, findings)):
+        return []
+    return [boot_step(log_dirs, tiered=tiered)]
 
 
 def needs_boot(finding: Finding) -> bool:
-    """Return whether a boot helps against a finding: not against files that are whole but cannot be read."""
-    return finding.damage and not finding.is_unreadable
+    """Return whether a boot helps against a finding: not against files that are whole but cannot be read.
+
+    Nor against values that do not decode, functions of users that fail, or an output that cannot be written.
+    """
+    return finding.damage and not finding.is_unreadable and finding.reason not in _NOT_OF_THE_LOG
+
+
+_NOT_OF_THE_LOG: Final = frozenset(
+    {
+        *(Reason.VALUE_UNDECODED, Reason.FUNCTION_ERROR, Reason.UNPROVEN, Reason.CONTENT_DIFFERS),
+        *(Reason.WRITE_FAILED, Reason.FILE_CHANGED),
+    }
+)
 
 
 def _tiered(log_dirs: Sequence[Place]) -> str:
@@ -131,10 +203,10 @@ def free_name(path: str) -> str:
     return os.path.join(folder, next(one for one in itertools.chain([name], numbered) if one not in taken))
 
 
-def is_stray(path: str | os.PathLike[str]) -> bool:
-    """Whether a directory is a partition that a broker has set apart, because its metadata did not know it."""
-    parsed = kf.parse_partition_directory(os.path.basename(os.path.abspath(path)))
-    return parsed is not None and parsed.kind == "stray"
+def _has_strays(directory: Place) -> bool:
+    """Whether partitions are here, or in a log dir in here, that a broker has set apart: its metadata lacked them."""
+    parsed = (kf.parse_partition_directory(one.name) for one in _partition_directories(directory))
+    return any(one is not None and one.kind == "stray" for one in parsed)
 
 
 def are_set_apart(paths: Iterable[str | os.PathLike[str]]) -> bool:

@@ -31,6 +31,7 @@ from kafkalog.records.byte_columns import BinaryColumn
 from kafkalog.result_kinds import arrow_schema
 from kafkalog.state.checkpoints import java_number, read_topic_id
 from kafkalog.state.cluster_metadata import cluster_metadata
+from kafkalog.survey.next_steps import paths_read
 from kafkalog.system_topics.commits import (
     OUT_OF_RANGE,
     Commits,
@@ -332,7 +333,7 @@ def groups(
     is_wanted = name_matcher(groups)
     known = [*loader.finished()]
     found = Groups(one for one in known if is_wanted(one.name))
-    found.findings = loader.findings
+    found.findings, found.log_dirs = loader.findings, paths_read(log_dir)
     check_known("group", groups, [one.name for one in known], as_of, found.findings)
     return found
 

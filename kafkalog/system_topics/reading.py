@@ -29,6 +29,7 @@ from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.records.readers.record_windows import ALL_OFFSETS, WindowOptions
 from kafkalog.records.selection import Selection
+from kafkalog.survey.next_steps import Advised
 
 COLUMNS: Final = ("offset", "timestamp", "key", "value")
 OF_TRANSACTIONS: Final = ("producer_id", "is_transactional", "is_control")
@@ -37,18 +38,21 @@ OF_TRANSACTIONS: Final = ("producer_id", "is_transactional", "is_control")
 Report = Callable[[Finding], None]
 
 
-class StateList(ReportList[Item]):
+class StateList(Advised, ReportList[Item]):
     """What topics say, as a list.
 
     Attributes
     ----------
     findings : list of Finding
         Damage, and records that could not be decoded.
+    log_dirs : list of str
+        What was read.
     """
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
         super().__init__(items)
         self.findings: list[Finding] = []
+        self.log_dirs: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)

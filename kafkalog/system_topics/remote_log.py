@@ -20,6 +20,7 @@ from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
 from kafkalog.protocol.printed import DELETE_STATES, SEGMENT_STATES
 from kafkalog.result_kinds import arrow_schema
+from kafkalog.survey.next_steps import paths_read
 from kafkalog.system_topics.reading import AsOf, StateList, name_of
 from kafkalog.system_topics.replay import decoded_records
 
@@ -145,6 +146,7 @@ def remote_log(
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     result = RemoteLog()
+    result.log_dirs = paths_read(log_dir)
     segments: dict[str, RemoteSegment] = {}
     as_of = AsOf.of(log_dir, [REMOTE_LOG_METADATA], end_offset, end_timestamp)
     events = decoded_records(log_dir, REMOTE_LOG_METADATA, as_of, result.findings.append)

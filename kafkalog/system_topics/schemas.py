@@ -41,6 +41,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, check_names, name_matcher
 from kafkalog.result_kinds import arrow_schema
+from kafkalog.survey.next_steps import paths_read
 from kafkalog.system_topics.reading import AsOf, KeyedRecord, StateList, check_known, read_records
 from kafkalog.system_topics.replay import undecoded
 
@@ -299,6 +300,7 @@ def schemas(
 def read_schemas(log_dir: LogDir, *, topic: str = SCHEMAS_TOPIC, as_of: AsOf | None = None) -> Schemas:
     """Read all schemas of a log dir, deleted ones among them; none if it has no such topic."""
     registry = _RegistryReplay()
+    registry.found.log_dirs = paths_read(log_dir)
     report = registry.found.findings.append
     for record in read_records(log_dir, topic, as_of or AsOf(), report):
         try:

@@ -22,6 +22,7 @@ from kafkalog.log.open import Paths, latest_of, open_log_dir, partitions_of
 from kafkalog.parsing import Time, name_matcher, parse_milliseconds
 from kafkalog.protocol.framing import InternalRecord
 from kafkalog.protocol.printed import TRANSACTION_STATES
+from kafkalog.survey.next_steps import paths_read
 from kafkalog.system_topics.coordinator_load import load_failures, with_load_failures
 from kafkalog.system_topics.list_producers import (
     TRANSACTION_MAX_TIMEOUT_MS,
@@ -212,6 +213,7 @@ def transactions(
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     as_of = AsOf.of(log_dir, [TRANSACTION_STATE], end_offset, end_timestamp)
     result = Transactions()
+    result.log_dirs = paths_read(log_dir)
     report = result.findings.append
     result += [_known(*pair) for pair in load_topic(log_dir, TRANSACTION_STATE, as_of, report)]
     result.findings = with_load_failures(result.findings, load_failures(log_dir, [TRANSACTION_STATE], as_of))

@@ -1,4 +1,4 @@
-"""The advice of verify, preflight and report is executed until there is none left: no advice loses a record."""
+"""The advice of all commands after damage is executed until there is none left: no advice loses a record."""
 
 import gzip
 import json
@@ -191,6 +191,54 @@ def test_a_file_that_is_whole_and_cannot_be_read_needs_no_boot(tmp_path, capsys,
     path = replica(disk, LOG, bases=(0, 6, 12, 18)) / f"{6:020}.log"
     path.write_bytes(gzip.compress(path.read_bytes()))
     assert advice(["kafkalog", command, str(disk)], capsys) == []
+
+
+READERS = {
+    "cat": "--on-corruption skip",
+    "convert": "--on-corruption skip --dry-run -o copy",
+    "export": "--on-corruption skip --dry-run",
+    "groups": "",
+    "transactions": "",
+    "truncate": "--to-offset 20 --dry-run",
+    "reindex": "--dry-run",
+}
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_every_command_that_meets_damage_names_the_boot(tmp_path, capsys, command, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    disk, findings = tmp_path / "disk", tmp_path / "findings.json"
+    partition = replica(disk, LOG, bases=(0, 6, 12, 18))
+    name = {"groups": "__consumer_offsets-0", "transactions": "__transaction_state-0"}.get(command, "t-0")
+    partition = partition.rename(disk / name)
+    options = [*READERS[command].split(), *(["--report", str(findings)] if command in ("cat", "convert") else [])]
+    assert main([command, str(disk), *options]) in (0, 1)
+    assert "next:" not in capsys.readouterr().err
+    flip(partition)
+    assert main([command, str(disk), *options]) == 1
+    line = f"kafkalog boot {disk} -o {disk}-booted"
+    assert f"next: {line} (" in capsys.readouterr().err
+    if findings.exists():
+        (step,) = json.loads(findings.read_text())["next"]
+        assert shlex.join(step["command"]) == line
+    main([command, str(disk), *options, "-q"])
+    assert "next:" not in capsys.readouterr().err
+
+
+def test_results_in_python_name_the_same_boot(tmp_path):
+    disk = tmp_path / "disk"
+    flip(replica(disk, LOG, bases=(0, 6, 12, 18)).rename(disk / "__consumer_offsets-0"))
+    scan = kafkalog.scan(disk, internal=True, on_corruption="skip")
+    how = {"internal": True, "on_corruption": "skip", "dry_run": True}
+    with pytest.warns(kafkalog.CorruptionWarning):
+        scan.count_rows()
+    results = [scan, kafkalog.verify(disk), kafkalog.groups(disk)]
+    with pytest.warns(kafkalog.CorruptionWarning):
+        results.append(kafkalog.convert(disk, tmp_path / "copy", **how))
+    with pytest.warns(kafkalog.CorruptionWarning):
+        results.append(kafkalog.export(disk, None, **how))
+    lines = [str(step) for result in results for step in result.next]
+    assert lines == [f"kafkalog boot {disk} -o {disk}-booted"] * 5
 
 
 def sums(root):

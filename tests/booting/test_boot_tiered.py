@@ -73,6 +73,25 @@ def test_what_remote_storage_lacks_is_a_loss(tiered, tmp_path, capsys):
     assert lost > 0
 
 
+def test_verify_of_remote_storage_leads_to_a_boot_or_to_a_restoration(tiered, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log_dir, remote = str(tiered.log_dir), str(tiered.remote)
+    assert kafkalog.verify_tiered(remote, log_dir).next == []
+    _, main_path = tiered.copies["p-txn-0"][1]
+    Path(f"{main_path}.log").unlink()
+    assert main(["tiered", "verify", remote, "--log-dir", log_dir]) == 1
+    line = f"kafkalog boot {log_dir} --tiered {remote} -o {log_dir}-booted"
+    assert f"next: {line} (" in capsys.readouterr().err
+    assert [str(step) for step in kafkalog.verify_tiered(remote, log_dir).next] == [line]
+    assert main([*line.split()[1:], "-q"]) == 1
+    assert content(Path(f"{log_dir}-booted") / "data", "p-multi").equals(content(LOG_DIR, "p-multi"))
+    (step,) = kafkalog.verify_tiered(remote).next
+    assert [*step.command] == ["kafkalog", "tiered", "restore", remote, "-o", "remote-restored"]
+    assert main([*step.command[1:]]) == 1
+    restored = tmp_path / "remote-restored"
+    assert f"next: kafkalog boot {restored} -o {restored}-booted (" in capsys.readouterr().err
+
+
 def test_a_partition_of_which_no_disk_has_a_copy_comes_from_remote_storage_alone(tiered, tmp_path, capsys):
     shutil.rmtree(tiered.log_dir / "p-multi-0")
     assert boot(tiered, tmp_path / "out") == 1

@@ -7,10 +7,10 @@ from kafkalog.booting.staging import highest_producer_id
 from kafkalog.booting.topics import TopicPlan, new_id
 from kafkalog.format import ControlRecordType
 from kafkalog.protocol.encoder import encode_metadata_record
+from kafkalog.repair.recovering.targets import TARGETS
 from kafkalog.state.cluster_image import _APPLY, TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_metadata_file
 from kafkalog.survey.startup_root import root_problems
-from kafkalog.survey.targets import TARGETS
 
 VOTER = Node(1, "", "127.0.0.1", 9092, 9093, "abcdefghijklmnopqrstuw").voter()
 

@@ -379,7 +379,8 @@ def test_cat_skips_damage_and_prints_the_rest(run_lines, damaged, log_dir):
     code, out, err = run_lines("cat", damaged, "--on-corruption", "skip")
     assert code == 1
     assert out == [line for line in whole if int(line.split("@")[1].split()[0]) not in lost]
-    assert [line.split(": ")[1] for line in err.splitlines()] == ["damage", "lost"]
+    assert [line.split(": ")[1] for line in err.splitlines()] == ["damage", "lost", "note"]
+    assert ": next: kafkalog boot " in err.splitlines()[-1]
     assert "Warning" not in err
     code, out, _ = run_lines("cat", damaged, "--on-corruption", "stop")
     assert (code, len(out)) == (1, lost.start)

@@ -9,7 +9,7 @@ from golden_sets import LOG_DIR, unpacked
 
 import kafkalog
 from kafkalog.protocol.encoder import encode_metadata_record
-from kafkalog.survey.targets import TARGETS, Target
+from kafkalog.repair.recovering.targets import TARGETS, Target
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -100,6 +101,7 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
     for fault in report.faults:
         reason = Reason.FILE_UNREADABLE if fault.is_unreadable else Reason.SEGMENT_MISSING
         console.count_findings([Finding(reason, str(fault), str(args.paths[0]), damage=fault.damage)])
+    console.next_steps(report.next)
 
 
 def _lines(report: StorageReport) -> Iterator[str]:
@@ -116,7 +118,10 @@ def _lines(report: StorageReport) -> Iterator[str]:
 
 def _run_restore(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.operations.remote_storage import restore_tiered
+    from kafkalog.survey.next_steps import steps_after_damage
 
     _note_log_dir(args, console)
-    console.findings(restore_tiered(args.paths[0], args.output, **_options(args)))
+    findings = restore_tiered(args.paths[0], args.output, **_options(args))
+    console.findings(findings)
     console.note(f"written to {args.output}")
+    console.next_steps(steps_after_damage(findings, [os.path.abspath(args.output)]))

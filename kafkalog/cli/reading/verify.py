@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kafkalog.log.log_dir import LogDir
     from kafkalog.operations.verifying.values import VerifiedValues
     from kafkalog.operations.verifying.verified_partitions import Verification, VerifiedPartition
-    from kafkalog.survey.next_steps import NextStep
 
 COMMAND: Final = Command(
     description="""\
@@ -86,13 +85,16 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.values:
         with usage_errors():
             _verify_values(log_dir, args, decoding, result, console)
-    steps = _steps_after(log_dir, result, totals, console)
+    undecoded = [one.to_finding() for one in result.values if not one.ok]
+    totals.n_unreadable += sum(finding.is_unreadable for finding in result.own_findings)
+    totals.n_damage += sum(finding.damage and not finding.is_unreadable for finding in result.own_findings)
+    totals.n_damage += len(undecoded)
+    console.count_findings([*result.own_findings, *undecoded])
     console.progress.close()
     lines = _root_lines(result, totals, _what_was_not_checked(args), is_quiet=args.quiet)
-    total = {**_total(result, log_dir, totals), "next": [step.as_dict() for step in steps]}
+    total = {**_total(result, log_dir, totals), "next": [step.as_dict() for step in console.steps]}
     # a job of cron mails whatever is printed
     console.show([total], () if args.quiet and totals.ok else lines)
-    console.next_steps(steps)
 
 
 def _verify_partitions(
@@ -113,20 +115,6 @@ def _verify_partitions(
         totals.n_folded += is_folded
         is_shown = not (is_folded or (args.quiet and partition.ok))
         console.show(_objects(partition), _text_lines(partition, verbose=args.verbose) if is_shown else ())
-
-
-def _steps_after(log_dir: LogDir, result: Verification, totals: _Totals, console: Console) -> list[NextStep]:
-    """Count the findings of log dirs and values; return what helps against the damage."""
-    from kafkalog.survey.next_steps import needs_boot, steps_after_damage
-
-    undecoded = [one.to_finding() for one in result.values if not one.ok]
-    totals.n_unreadable += sum(finding.is_unreadable for finding in result.own_findings)
-    totals.n_damage += sum(map(needs_boot, result.own_findings))
-    # a boot does not help with values that do not decode
-    steps = steps_after_damage(totals.n_damage, log_dir.paths, has_strays=bool(log_dir.set_apart["stray"]))
-    totals.n_damage += len(undecoded)
-    console.count_findings([*result.own_findings, *undecoded])
-    return steps
 
 
 def _verify_values(

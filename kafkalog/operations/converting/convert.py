@@ -49,6 +49,7 @@ from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.atomic import check_free
 from kafkalog.storage.output_paths import check_outside, named_partition
 from kafkalog.storage.staging import staged_directory
+from kafkalog.survey.next_steps import paths_read
 from kafkalog.text import NO_PARTITION_MATCHES
 from kafkalog.values.schemas import SchemasOption
 
@@ -196,7 +197,7 @@ def convert(
     one_of("on_corruption", on_corruption, get_args(OnCorruption))
     n_threads = thread_count(threads, decodes=True)
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
-    report = ConversionReport(is_written=not dry_run)
+    report = ConversionReport(is_written=not dry_run, log_dirs=paths_read(opened))
 
     def note(finding: Finding) -> None:
         report.findings.add(finding)

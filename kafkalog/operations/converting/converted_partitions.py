@@ -10,6 +10,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Loss
 from kafkalog.html import JsonFields, PartsReport, ReportList
 from kafkalog.operations.converting.rewrite import Counts
+from kafkalog.survey.next_steps import Advised
 from kafkalog.text import counted
 
 
@@ -54,7 +55,7 @@ class ConvertedPartition(JsonFields):
 
 
 @dataclass(slots=True)
-class ConversionReport(PartsReport):
+class ConversionReport(Advised, PartsReport):
     """What `kafkalog.convert` did."""
 
     partitions: list[ConvertedPartition] = field(default_factory=ReportList)
@@ -64,6 +65,8 @@ class ConversionReport(PartsReport):
     """False after a dry run."""
     n_undecoded: int = 0
     """Values that conditions on fields could not judge, since they did not decode. Their records are not dropped."""
+    log_dirs: list[str] = field(default_factory=list)
+    """What was converted."""
 
     def __repr__(self) -> str:
         n = counted(len(self.partitions), "partition")

@@ -43,11 +43,12 @@ from kafkalog.storage.location import Location, Place, kind_of, remote_place
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 from kafkalog.storage.uploads import RemoteDirectory, remote_file
+from kafkalog.survey.next_steps import Advised, paths_read
 from kafkalog.words import unknown_keyword
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ExportResult:
+class ExportResult(Advised):
     """The result of an export."""
 
     n_records: int
@@ -58,6 +59,8 @@ class ExportResult:
     """The findings of the scan."""
     n_undecoded: int = 0
     """How many values, and fields of others, did not decode (`decode`). They are null, or their records left out."""
+    log_dirs: list[str] = field(default_factory=list, repr=False)
+    """What was exported."""
 
     def __repr__(self) -> str:
         undecoded = f", n_undecoded={self.n_undecoded}" if self.n_undecoded else ""
@@ -203,7 +206,8 @@ class Exporter:
         """
         to = self._to
         if self._is_dry:
-            return ExportResult(self.scan.count_rows(), 0, 0, list(self.scan.findings), self.scan.n_undecoded)
+            n_records = self.scan.count_rows()
+            return self._made(n_records, 0, 0, self.scan.findings, self.scan.n_undecoded)
         if isinstance(self._resumed, ResumedTable):
             return self._append(self._resumed, spread)
         if not isinstance(to, (str, os.PathLike)):
@@ -245,7 +249,10 @@ class Exporter:
         findings = [*more, *lost_findings(lost_in(parts), where), *of_scan]
         n_records, n_bytes = sum(part.n_records for part in parts), sum(part.n_bytes for part in parts)
         n_undecoded = sum(part.n_undecoded for part in parts)
-        return ExportResult(n_records, n_bytes, sum(len(part.files) for part in parts), findings, n_undecoded)
+        return self._made(n_records, n_bytes, sum(len(part.files) for part in parts), findings, n_undecoded)
+
+    def _made(self, n_records: int, n_bytes: int, n_files: int, findings: list[Finding], n: int) -> ExportResult:
+        return ExportResult(n_records, n_bytes, n_files, findings, n, paths_read(self.scan.target))
 
     def _append(self, resumed: ResumedTable, spread: Spread) -> ExportResult:
         """Write what is new, and add it to the table."""

@@ -14,6 +14,7 @@ from kafkalog.operations.verifying.values import VerifiedValues
 from kafkalog.state.transactions import TransactionEpochs
 from kafkalog.survey.evidence import SegmentContents
 from kafkalog.survey.losses import Lost, OffsetGap, PartitionsReport, losses_of, total
+from kafkalog.survey.next_steps import Advised
 from kafkalog.text import counted
 
 
@@ -42,7 +43,7 @@ class VerifiedPartition(JsonFields):
     """The result of checking one partition."""
 
     _json_properties = ("ok", "findings")
-    _json_without = ("own_findings",)
+    _json_without = ("own_findings", "log_dirs")
 
     path: str
     topic_partition: kf.TopicPartition | None
@@ -78,17 +79,19 @@ class VerifiedPartition(JsonFields):
 
 
 @dataclass(slots=True)
-class Verification(PartitionsReport, JsonFields):
+class Verification(Advised, PartitionsReport, JsonFields):
     """The result of `verify`."""
 
     _json_properties = ("ok", "findings")
-    _json_without = ("own_findings",)
+    _json_without = ("own_findings", "log_dirs")
 
     partitions: list[VerifiedPartition] = field(default_factory=ReportList)
     own_findings: list[Finding] = field(default_factory=list)
     """Issues of the log dirs themselves; `findings` has those of the partitions, too."""
     values: list[VerifiedValues] = field(default_factory=list)
     """With `decode`, the keys and values of each topic."""
+    log_dirs: list[str] = field(default_factory=list)
+    """What was verified."""
 
     @property
     def findings(self) -> FindingList:

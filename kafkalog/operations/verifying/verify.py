@@ -35,6 +35,7 @@ from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, kind_of
 from kafkalog.storage.removals import is_gone, removed_directory, was_replaced
 from kafkalog.survey.evidence import LogDirState
+from kafkalog.survey.next_steps import paths_read
 from kafkalog.survey.startup_root import root_problems
 from kafkalog.system_topics.coordinator_load import load_failure
 from kafkalog.values.options import Decode
@@ -127,6 +128,7 @@ def verify(
         path = open_path(cast(Any, path), limits=limits, **cast(PlaceOfFiles, elsewhere))
     elif not isinstance(path, (LogDir, Partition, Segment)):
         path = LogDir([path] if isinstance(path, (str, os.PathLike)) else path, limits=limits)
+    result.log_dirs = paths_read(cast(Any, path))
     for partition in iter_verify(path, into=result, **checking):
         result.partitions.append(partition)
     if decode is not None:

@@ -36,6 +36,7 @@ from kafkalog.repair.salvaging.salvage import intact_in, write_origin, write_rep
 from kafkalog.storage.atomic import check_free
 from kafkalog.storage.location import Place, parent_of, refuse_url
 from kafkalog.storage.output_paths import named_partition
+from kafkalog.storage.room import check_room, n_log_bytes
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 
 REPORT_NAME: Final = "merge.json"
@@ -135,6 +136,12 @@ def merge(
         check_free(target)
     if not groups:
         return report
+    if output is not None:
+        # the copy that leads is seldom another than the largest one
+        longest = [
+            max((copy.path for copy in copies), key=lambda one: n_log_bytes([one])) for copies in groups.values()
+        ]
+        check_room(target, longest, report.findings.add if dry_run else None)
     lone = None if output is None else named_partition(output, is_one=are_partitions)
     report.log_dirs = intact_in(output, chain.from_iterable(groups.values()))
     if lone is not None:

@@ -36,6 +36,7 @@ from kafkalog.protocol.releases import releases
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
 from kafkalog.repair.recovering.recovered_partitions import Preflight, RecoveryReport
+from kafkalog.repair.recovering.targets import release_problems, torn_problems
 from kafkalog.state.checkpoints import read_topic_id
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.properties import read_settings
@@ -60,7 +61,6 @@ from kafkalog.survey.startup_root import (
     root_problems,
     voter_problem,
 )
-from kafkalog.survey.targets import release_problems, torn_problems
 from kafkalog.survey.topic_ids import TopicIds, add_stray_loss
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.system_topics.coordinator_load import load_failure

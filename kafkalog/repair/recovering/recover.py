@@ -32,6 +32,7 @@ from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.location import local_path, parent_of, refuse_url
+from kafkalog.storage.room import check_room
 from kafkalog.survey.next_steps import log_dirs_of
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
 from kafkalog.survey.startup import PartitionPlan, SegmentAction, SegmentPlan
@@ -166,6 +167,8 @@ def recover(
     for problem in report.problems:
         report.findings.add(problem.to_finding())
     on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
+    if placement.output is not None:
+        check_room(placement.output, [plan.path for plan in plans], report.findings.add if dry_run else None)
     with contextlib.ExitStack() as stack:
         placement.enter(stack, root, [plan.path for plan in plans])
         placement.unmark()

@@ -8,7 +8,7 @@ from typing import ClassVar
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings, Reason
 from kafkalog.html import JsonFields, ReportList
 from kafkalog.survey.losses import PartitionsReport
-from kafkalog.survey.next_steps import NextStep, are_set_apart, boot_step, is_stray, log_dirs_of, needs_boot
+from kafkalog.survey.next_steps import NextStep, are_set_apart, boot_step, log_dirs_of, needs_boot
 from kafkalog.survey.startup import VERDICTS, PartitionPlan, Verdict
 from kafkalog.survey.startup_root import StartProblem
 from kafkalog.text import counted
@@ -146,8 +146,7 @@ class Preflight(PartitionsReport, JsonFields):
         has_blank = any(one.reason is Reason.NOT_KAFKA for one in self.findings.rows)
         if not self.log_dirs or self._is_limited or (is_harmless and not (are_set_apart(paths) or has_blank)):
             return []
-        has_strays = any(map(is_stray, paths))
-        return [boot_step(self.log_dirs, self.release, metadata=self.metadata, has_strays=has_strays)]
+        return [boot_step(self.log_dirs, self.release, metadata=self.metadata)]
 
     @property
     def n_bytes_read(self) -> int:

@@ -28,6 +28,7 @@ from kafkalog.state.checkpoints import encode_offset_checkpoint
 from kafkalog.storage.atomic import check_free
 from kafkalog.storage.files import read_file
 from kafkalog.storage.location import AnyPath, is_url, parent_of
+from kafkalog.storage.room import check_room
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
 from kafkalog.survey.topic_ids import TopicIds, has_no_topic_id
@@ -131,6 +132,10 @@ def salvage(
     target = Path() if output is None else Path(output)
     if not dry_run:
         check_free(target)
+    if output is not None:
+        of_files = [(one.path / kf.segment_file_name(base)) for one, only in chosen for base in only or ()]
+        logs = [*(one.path for one, only in chosen if only is None), *of_files]
+        check_room(target, logs, report.findings.add if dry_run else None)
     lone = lone_output(opened, chosen, output)
     starts: dict[kf.TopicPartition, int] = {}
     note = report.findings.add if isinstance(opened, LogDir) else lambda finding: None

@@ -8,9 +8,8 @@ from typing import Any
 
 from kafkalog.errors import DEFAULT_LIMITS, LIMIT_NAMES, Certainty, Finding, Findings, Reason
 from kafkalog.html import JsonFields, PartsReport, ReportList
-from kafkalog.storage.location import is_url
 from kafkalog.survey.losses import Lost, PartitionsReport, records_lost
-from kafkalog.survey.next_steps import NextStep, boot_step, needs_boot
+from kafkalog.survey.next_steps import NextStep, steps_after_damage
 from kafkalog.text import counted, offset_range
 
 
@@ -186,8 +185,7 @@ class CopyReport(PartsReport, JsonFields):
     @property
     def next(self) -> list[NextStep]:
         """What serves the intact batches after damage; empty without it."""
-        is_local = self.log_dirs and not any(map(is_url, self.log_dirs))
-        return [boot_step(self.log_dirs)] if is_local and any(map(needs_boot, self.findings.rows)) else []
+        return steps_after_damage(self.findings.rows, self.log_dirs)
 
     @property
     def ok(self) -> bool:

@@ -14,7 +14,7 @@ from kafkalog.protocol.definitions import messages
 from kafkalog.protocol.encoder import encode_keyed_record, encode_metadata_record
 from kafkalog.protocol.framing import decode_record, type_and_version
 from kafkalog.protocol.releases import feature_range, is_since, level_name, next_level, releases
-from kafkalog.survey.targets import TARGETS
+from kafkalog.repair.recovering.targets import TARGETS
 from kafkalog.system_topics.reading import AsOf, read_records
 from kafkalog.writing.partition_writer import PartitionWriter
 

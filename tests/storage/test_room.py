@@ -1,0 +1,87 @@
+"""Outputs that do not fit on their disk are refused before anything is written, and advice names another disk."""
+
+import os
+
+import pytest
+from merges import replica
+
+import kafkalog
+from kafkalog.cli.app import main
+from kafkalog.errors import WriteError
+from kafkalog.storage import room
+
+LOG = [(1, offset) for offset in range(24)]
+
+
+@pytest.fixture
+def disks(tmp_path, monkeypatch):
+    """Two disks with the same damaged partition; there is room next to those in `roomy` alone."""
+    roomy = []
+    for number in (1, 2):
+        path = replica(tmp_path / f"mount-{number}" / "disk", LOG, bases=(0, 6, 12, 18), damaged=(7,))
+    size = sum(one.stat().st_size for one in path.glob("*.log"))
+
+    def free(output):
+        return size - 1 + 2**16 * any(str(output).startswith(f"{one}/") for one in roomy)
+
+    monkeypatch.setattr(room, "free_bytes", free)
+    monkeypatch.setattr(room, "_mount", lambda path: ("ext4", "/dev/sda1"))
+    return [tmp_path / "mount-1" / "disk", tmp_path / "mount-2" / "disk"], roomy
+
+
+COPYING = {
+    "boot": kafkalog.boot,
+    "salvage": kafkalog.salvage,
+    "merge": lambda disk, out, **how: kafkalog.merge([disk], out, **how),
+    "recover": kafkalog.recover,
+}
+
+
+@pytest.mark.parametrize("command", COPYING)
+def test_what_does_not_fit_is_refused_before_anything_is_written(disks, tmp_path, command):
+    (disk, _), roomy = disks
+    run, out = COPYING[command], tmp_path / "new" / "out"
+    with pytest.raises(WriteError, match=r"this needs .* and the disk has .* free") as error:
+        run(disk, out)
+    assert not out.parent.exists()
+    assert "another disk" in error.value.__notes__[0]
+    (finding,) = [one for one in run(disk, out, dry_run=True).findings.rows if one.reason == "write_failed"]
+    assert (finding.damage, finding.detail) == (False, error.value.detail)
+    roomy.append(out.parent)
+    run(disk, out)
+    assert out.is_dir()
+
+
+def test_zeros_of_preallocated_files_need_no_room(disks, tmp_path):
+    (disk, _), roomy = disks
+    roomy.append(tmp_path)
+    last = disk / "t-0" / f"{18:020}.log"
+    os.truncate(last, 2**30)
+    kafkalog.salvage(disk, tmp_path / "out")
+
+
+def test_copies_that_may_share_blocks_are_made(disks, tmp_path, monkeypatch):
+    (disk, _), _ = disks
+    monkeypatch.setattr(room, "_mount", lambda path: ("xfs", "/dev/sda1"))
+    kafkalog.salvage(disk, tmp_path / "out")
+
+
+def test_advice_names_a_disk_with_room(disks, capsys):
+    (first, second), roomy = disks
+    main(["verify", str(first), str(second)])
+    line = f"# first choose a new DIR on a larger disk: of {first}-booted, this needs "
+    assert line in (text := "".join(capsys.readouterr()))
+    assert f"kafkalog boot {first} {second} -o DIR" in text
+    (row,) = kafkalog.report([first, second]).as_dict()["next"]
+    assert (row["command"][-1], row["line"].startswith(line)) == ("DIR", True)
+    roomy.append(second.parent)
+    (step,) = kafkalog.preflight([first, second]).next
+    assert (step.command[-1], step.after) == (f"{second}-booted", "")
+    assert main([*step.command[1:], "-q"]) == 1
+
+
+def test_the_file_system_of_a_path_is_known(tmp_path):
+    kind, device = room._mount(tmp_path)
+    assert kind
+    assert device
+    assert room.free_bytes(tmp_path / "new" / "out") > 0
