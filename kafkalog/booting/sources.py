@@ -44,9 +44,8 @@ from kafkalog.storage.location import Location, kind_of, local_path
 from kafkalog.storage.staging import staged_directory
 from kafkalog.survey.next_steps import boot_step
 from kafkalog.survey.origins import origins_of, read_origin
-from kafkalog.survey.startup_files import unnamed_partitions
+from kafkalog.survey.startup_files import about_unnamed
 from kafkalog.system_topics.remote_log import remote_log
-from kafkalog.text import first_names
 from kafkalog.tiered.joined import JoinedStore
 
 
@@ -297,8 +296,7 @@ class Sources:
         for name in listing.directories:
             if not listing.entries[name].is_symlink() and kf.parse_partition_directory(name) is None:
                 detail = "left out: not a partition directory, and a broker does not start with it"
-                if unnamed := unnamed_partitions(root / name):
-                    detail += f". {first_names(unnamed)} has segments: if it is a partition, name it TOPIC-N"
+                detail += about_unnamed(root / name)
                 self.left_out.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(root / name), damage=False))
 
     def _root(self, path: Path) -> SourceRoot:

@@ -28,7 +28,7 @@ from kafkalog.errors import (
     Reason,
     UnsafePathError,
 )
-from kafkalog.log.searching.missing import offsets_finding
+from kafkalog.log.searching.missing import offsets_finding, with_copies
 from kafkalog.parsing import check_names, integer
 from kafkalog.repair.recovering.targets import Target
 from kafkalog.state.checkpoints import parse_topic_id
@@ -520,7 +520,8 @@ def _about_missing(plan: TopicPlan, numbers: Sequence[int], bare: Mapping[int, C
     if known:
         detail += f" at the highest known offset (partition {first_names(known)})"
     detail += others + _LOST_STATE.get(plan.name, "")
-    return Finding(Reason.SEGMENT_MISSING, detail, path=path, last_offset=last)
+    names = [name for number in numbers if number in bare for name in bare[number].names]
+    return with_copies(Finding(Reason.SEGMENT_MISSING, detail, path=path, last_offset=last), names)
 
 
 def _note_unknown_commits(names: set[str], evidence: Evidence) -> None:

@@ -6,7 +6,7 @@ import itertools
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, is_url, place_of
 from kafkalog.storage.room import lacking_room, n_log_bytes
-from kafkalog.survey.startup_files import unnamed_partitions
+from kafkalog.survey.startup_files import unnamed_partitions, unnamed_segments
 from kafkalog.text import first_names
 
 
@@ -83,13 +83,36 @@ def paths_read(opened: LogDir | Partition | Segment | PartitionRanges) -> list[s
     return [*map(str, paths)]
 
 
-def boot_step(
+def boot_steps(
     log_dirs: Iterable[str], release: str | None = None, *, metadata: str | None = None, tiered: str | None = None
+) -> list[NextStep]:
+    """`boot_step`; before it what brings back segments that have lost their name, as fsck puts them into lost+found."""
+    paths = list(log_dirs)
+    found = [(path, name) for path in paths for name in Listing.or_empty(place_of(path)).directories]
+    unnamed = [os.path.join(path, name) for path, name in found if unnamed_segments(place_of(os.path.join(path, name)))]
+    steps = [boot_step(paths, release, metadata=metadata, tiered=tiered)]
+    if unnamed:
+        given = itertools.chain.from_iterable(("--log-dir", path) for path in paths)
+        output = free_name(f"{paths[0].rstrip('/')}-undeleted")
+        why = "brings back the segments that a file system check has found, and names the boot of them and all others"
+        steps.insert(0, NextStep(("kafkalog", "undelete", *unnamed, *given, "-o", output), why))
+        after = ". ".join(filter(None, [steps[1].after, "If undelete brings nothing back"]))
+        steps[1] = replace(steps[1], after=after)
+    return steps
+
+
+def boot_step(
+    log_dirs: Iterable[str],
+    release: str | None = None,
+    *,
+    metadata: str | None = None,
+    tiered: str | None = None,
+    unnamed: Sequence[str] = (),
 ) -> NextStep:
     """Serve what is intact on damaged log dirs from a new directory, on which a release of Kafka starts.
 
     `metadata` is a log dir with the cluster's metadata log, if these have none; `tiered` is the remote storage of
-    tiered topics, if it is known.
+    tiered topics, if it is known; `unnamed` are partition directories that lost their name, and have one of our own.
     """
     paths = list(log_dirs)
     why = (
@@ -102,6 +125,9 @@ def boot_step(
     if any(_has_strays(place_of(path)) for path in paths):
         options.append("--include-unknown")
         why += ". A broker serves no directory that ends in -stray: --include-unknown takes these, too"
+    if unnamed:
+        options += ["--include-unknown"] * ("--include-unknown" not in options)
+        why += f". Better, first give {first_names(unnamed)} the name of its partition (TOPIC-N), if you know it"
     sources = [place_of(path) for path in (*paths, *(() if metadata is None else (metadata,)))]
     if tiered is None and (needed := _tiered(sources)):
         why += f". {needed}: add --tiered URL, the root of that storage, and what is only there is restored"
@@ -161,7 +187,7 @@ def steps_after_damage(
     """
     if not log_dirs or any(map(is_url, log_dirs)) or not any(map(needs_boot, findings)):
         return []
-    return [boot_step(log_dirs, tiered=tiered)]
+    return boot_steps(log_dirs, tiered=tiered)
 
 
 def needs_boot(finding: Finding) -> bool:

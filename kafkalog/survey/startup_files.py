@@ -6,6 +6,8 @@ epochs and the topic id.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,11 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Reason
 from kafkalog.log.directory import REPLACED, Directory, replaced_names
 from kafkalog.log.segment import Segment
+from kafkalog.records.header_walk import intact_headers_at
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.leader_epochs import LeaderEpochs
+from kafkalog.storage.files import open_source
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import AnyPlace, Place
 from kafkalog.survey.startup_end import end_as_loaded
@@ -28,6 +32,7 @@ ORPHAN: Final = "an index without its .log"
 
 _RAFT_SNAPSHOT_DELETED: Final = kf.RAFT_SNAPSHOT_SUFFIX + kf.DELETED_SUFFIX
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
+_MOST_OPENED: Final = 2000
 
 
 @dataclass(slots=True)
@@ -99,9 +104,7 @@ def partition_directories(root: AnyPlace) -> Iterator[AnyPlace | Finding]:
         path = root / name
         if kf.parse_partition_directory(name) is None:
             if name != _REMOTE_INDEX_CACHE:
-                detail = "a directory without the name of a partition; move it away"
-                if unnamed := unnamed_partitions(path):
-                    detail += f". {first_names(unnamed)} has segments: if it is a partition, name it TOPIC-N"
+                detail = f"a directory without the name of a partition; move it away{about_unnamed(path)}"
                 yield Finding(Reason.UNKNOWN_FILE, detail, path=str(path))
         elif listing.entries[name].is_symlink() and not _is_below(path, root):
             detail = "a link out of the log dir is not followed; name its target to recover it"
@@ -115,6 +118,28 @@ def unnamed_partitions(directory: AnyPlace) -> list[str]:
     inside = {directory.name: directory}
     inside |= {f"{directory.name}/{name}": directory / name for name in Listing.or_empty(directory).directories}
     return [name for name, one in inside.items() if any(map(_is_segment, Listing.or_empty(one).names))]
+
+
+def unnamed_segments(directory: AnyPlace) -> list[str]:
+    """The files of a directory without a partition's name that begin with a record batch, as fsck has found them."""
+    listing, found = Listing.or_empty(directory), list[str]()
+    if isinstance(directory, Path) and kf.parse_partition_directory(directory.name) is None:
+        # of thousands of files, the first ones tell
+        for name in itertools.islice(listing.files, _MOST_OPENED):
+            with contextlib.suppress(KafkalogError), open_source(directory / name, memory_map=False) as source:
+                if intact_headers_at(source, 0, DEFAULT_LIMITS.max_batch_bytes) is not None:
+                    found.append(name)
+    return [name for name in found if not _is_segment(name)]
+
+
+def about_unnamed(directory: AnyPlace) -> str:
+    """The end of a finding about a directory: partitions and segments in it that have lost their name; or nothing."""
+    text = ""
+    if unnamed := unnamed_partitions(directory):
+        text += f". {first_names(unnamed)} has segments: if it is a partition, name it TOPIC-N"
+    if found := unnamed_segments(directory):
+        text += f". Record batches are in {first_names(found)}: kafkalog undelete {directory} brings them back"
+    return text
 
 
 def _is_segment(name: str) -> bool:

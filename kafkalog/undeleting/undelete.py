@@ -22,7 +22,7 @@ import numpy.typing as npt
 from kafkalog import codec
 from kafkalog import format as kf
 from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, coordinator_partition
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, NotKafkaError, Reason
 from kafkalog.log.log_dir import LogDir
 from kafkalog.records.batch_table import HeaderParser, Window, valid_crcs
 from kafkalog.records.header_walk import window_of
@@ -35,6 +35,7 @@ from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, scratch_directory, staged_directory
 from kafkalog.survey.next_steps import NextStep, boot_step, log_dirs_of
+from kafkalog.survey.startup_files import unnamed_segments
 from kafkalog.text import counted
 from kafkalog.undeleting.divided import DividedBatches, Places, parts_of
 from kafkalog.undeleting.fragments import Fragment, LiveBatches, find_fragments, mark_copies, torn_rows
@@ -49,6 +50,7 @@ SEARCH_LIMITS: Final = Limits(max_batch_bytes=2**25)
 REPORT_NAME: Final = "undelete.json"
 VERSION: Final = 1
 _COPY_BYTES: Final = 2**23
+_UNKNOWN: Final = "unknown-"
 _BY_METADATA: Final = f"by its records {kf.METADATA_DIRECTORY}"
 _NAMED_BY: Final = 64  # keys that are read to name a partition of an internal topic
 
@@ -88,10 +90,15 @@ class Undeleted(TablesResult):
 
     @property
     def next(self) -> list[NextStep]:
-        """How a broker serves what was brought back, with what is left; nothing for fragments that are alone."""
-        outputs = (os.path.dirname(row[-1]) for row in self.tables["partitions"].rows if row[1] != "alone")
-        written = [*dict.fromkeys(outputs)] if self.is_written else []
-        return [boot_step(log_dirs_of([*self.log_dirs, *written]))] if written else []
+        """How a broker serves what was brought back, with what is left; without fragments of images that are alone."""
+        if not self.is_written:
+            return []
+        # what begins a file is no fragment, but a segment that a file system check has found
+        whole = {name for name, _, _, position, *_ in self.tables["fragments"].rows if position == 0}
+        rows = [row for row in self.tables["partitions"].rows if row[1] != "alone" or row[0] in whole]
+        unnamed = [row[0] for row in rows if row[0].startswith(_UNKNOWN)]
+        places = dict.fromkeys(row[-1] if row[1] == "alone" else os.path.dirname(row[-1]) for row in rows)
+        return [boot_step([*log_dirs_of(self.log_dirs), *places], unnamed=unnamed)] if places else []
 
     def as_dict(self) -> dict[str, Any]:
         """All fields, for JSON."""
@@ -158,7 +165,8 @@ def undelete(
     Parameters
     ----------
     images : path-like, or sequence of path-like
-        Images of disks or partitions, block devices, or files that a file system check has found. They are only read.
+        Images of disks or partitions, block devices, or files that a file system check has found. A directory such as
+        ``lost+found`` stands for its files that begin with a record batch. They are only read.
     output : path-like, optional
         The directory to create, with the log dirs ``certain``, ``likely`` and ``alone`` and the report,
         ``undelete.json`` and ``undelete.html``. Not needed for a dry run.
@@ -210,7 +218,7 @@ def undelete(
     """
     if output is None and not dry_run:
         raise ValueError("exactly one of output= and dry_run=True is required")
-    paths, log_dirs = _several(images), _several(log_dir)
+    paths, log_dirs = [file for path in _several(images) for file in _files_of(path)], _several(log_dir)
     if not paths:
         raise ValueError("images is a sequence of at least one path")
     target = None if output is None else Path(output)
@@ -244,6 +252,17 @@ def _several(paths: Sequence[StrPath] | StrPath | None) -> list[StrPath]:
     if paths is None:
         return []
     return [paths] if isinstance(paths, (str, os.PathLike)) else [*paths]
+
+
+def _files_of(path: StrPath) -> list[StrPath]:
+    """The files in a directory that begin with a record batch; the path itself if it is no directory."""
+    if not os.path.isdir(path):
+        return [path]
+    found = unnamed_segments(Path(path))
+    if not found:
+        detail = "no file in it begins with a record batch: name images, devices, or files"
+        raise NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
+    return [Path(path) / name for name in found]
 
 
 def _scratch(staged: StagedDirectory | None) -> contextlib.AbstractContextManager[str | Path]:
@@ -506,7 +525,7 @@ class _ChainWriter:
 
     def _unknown(self) -> str:
         self._n_unknown += 1
-        return f"unknown-{self._n_unknown:04}-0"
+        return f"{_UNKNOWN}{self._n_unknown:04}-0"
 
     def _write(self, certainty: Certainty, name: str, chains: list[Chain]) -> list[Chain]:
         """Write chains of one partition; returns those at whose offsets it has other batches: later epochs win."""

@@ -3,6 +3,7 @@
 import gzip
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import builder
@@ -421,3 +422,47 @@ def test_a_boot_comes_after_the_restoration_of_what_has_lost_its_name(tmp_path, 
     assert step.after == ""
     assert main([*step.command[1:], "-q"]) == 1  # no metadata log has the settings
     assert [len(output_of(tmp_path / "disk-booted" / "data" / name)) for name in ("t-0", "u-0")] == [24, 24]
+
+
+@pytest.mark.parametrize("bases", [(0, 6, 12, 18), (0,)])
+def test_segments_in_lost_and_found_come_back_by_advice(tmp_path, capsys, bases):
+    disk = tmp_path / "disk"
+    partition = replica(disk, LOG, bases=bases)
+    (replica(tmp_path / "other", [(1, offset + 1000) for offset in range(9)])).rename(disk / "u-0")
+    write_metadata(disk, ["t", "u"], {}, epoch=1)
+    (disk / "lost+found").mkdir()
+    (disk / "lost+found" / "#7").write_text("no segment")
+    for number, path in enumerate(sorted(partition.glob("*.log"))):
+        path.rename(disk / "lost+found" / f"#{12345 + number}")
+    shutil.rmtree(partition)
+    line = f"kafkalog undelete {disk}/lost+found --log-dir {disk} -o {disk}-undeleted"
+    for command in ("preflight", "report"):
+        main([command, str(disk)])
+        assert line in "".join(capsys.readouterr()).replace("\\", "")
+    step, *others = kafkalog.report(disk).as_dict()["next"]
+    (line,) = [one["line"] for one in others]
+    assert line == f"# If undelete brings nothing back: kafkalog boot {disk} -o {disk}-booted"
+    (boot,) = advice(step["command"], capsys)
+    assert boot[:2] == ["kafkalog", "boot"]
+    assert main([*boot[1:], "-q"]) == 1  # nothing tells that it is t-0
+    data = tmp_path / "disk-booted" / "data"
+    assert output_of(data / "unknown-0001-0") == [batch(offset, LOG[offset]) for offset in range(24)]
+    assert len(output_of(data / "u-0")) == 9
+
+
+def test_boot_names_packed_segments_of_a_partition_without_any_log(tmp_path, capsys):
+    disk = tmp_path / "disk"
+    partition = replica(disk, LOG, bases=(0, 6))
+    replica(tmp_path / "other", LOG).rename(disk / "u-0")
+    for path in [*partition.glob("*.log")]:
+        (partition / f"{path.name}.zst").write_bytes(b"packed")
+        path.unlink()
+    report = kafkalog.boot(disk, tmp_path / "out")
+    (lost,) = [one for one in report.findings.rows if one.damage]
+    assert lost.detail.endswith(f"{0:020}.log.zst, {6:020}.log.zst may have them: restore the .log from it first")
+
+
+def test_a_directory_without_segments_is_no_image(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(kafkalog.NotKafkaError, match="no file in it begins with a record batch"):
+        kafkalog.undelete(tmp_path / "empty", dry_run=True)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _PATHS: Final = (
     "IMAGE",
     "image, block device or found file",
-    "IMAGEs are images of disks or partitions, block devices, or files from lost+found. They are only read.",
+    "IMAGEs are images of disks or partitions, block devices, files from lost+found, or lost+found itself. They are only"
+    " read.",
 )
 COMMAND: Final = Command(
     description="""\

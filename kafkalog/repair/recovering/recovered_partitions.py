@@ -8,7 +8,7 @@ from typing import ClassVar
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings, Reason
 from kafkalog.html import JsonFields, ReportList
 from kafkalog.survey.losses import PartitionsReport
-from kafkalog.survey.next_steps import NextStep, are_set_apart, boot_step, log_dirs_of, needs_boot
+from kafkalog.survey.next_steps import NextStep, are_set_apart, boot_steps, log_dirs_of, needs_boot
 from kafkalog.survey.startup import VERDICTS, PartitionPlan, Verdict
 from kafkalog.survey.startup_root import StartProblem
 from kafkalog.text import counted
@@ -74,7 +74,7 @@ class RecoveryReport(PartitionsReport, JsonFields):
         if not self.log_dirs:
             return []
         if self.losses or self.problems or any(map(needs_boot, self.findings.rows)):
-            return [boot_step(self.log_dirs)]
+            return boot_steps(self.log_dirs)
         unread = [one for one in self.partitions if one.count("kept")]
         why = (
             "recovery reads no segment before the recovery point, as a broker: verify shows damage there, which remains"
@@ -146,7 +146,7 @@ class Preflight(PartitionsReport, JsonFields):
         has_blank = any(one.reason is Reason.NOT_KAFKA for one in self.findings.rows)
         if not self.log_dirs or self._is_limited or (is_harmless and not (are_set_apart(paths) or has_blank)):
             return []
-        return [boot_step(self.log_dirs, self.release, metadata=self.metadata)]
+        return boot_steps(self.log_dirs, self.release, metadata=self.metadata)
 
     @property
     def n_bytes_read(self) -> int:
