@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 _PATHS: Final = (
     "IMAGE",
     "image, block device or found file",
-    "IMAGEs are images of disks or partitions, block devices, files from lost+found, or lost+found itself. They are only"
-    " read.",
+    "IMAGEs are images of disks or partitions, block devices, lost+found, or files from it. They are only read.",
 )
 COMMAND: Final = Command(
     description="""\
