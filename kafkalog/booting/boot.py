@@ -390,6 +390,9 @@ class _Boot:
         known = KnownTopics.of(self._metadata, str(where), self._sources.copies, self._report.metadata_doubt)
         if not includes_unknown:
             self._report.add_notes(known.leave_out(self._sources.copies))
+        if not self._options.is_strict:
+            accepts = lambda name: self._options.topic_id(name) is not None  # noqa: E731
+            self._report.add_notes(known.leave_out_others(self._sources.copies, accepts))
         self._left_out, self._report.metadata_doubt = known.left_out, known.doubt
         return known
 

@@ -6,7 +6,7 @@ the metadata log was copied, or after its damage. Topic ids, which are never use
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,7 +15,8 @@ from kafkalog.booting.sources import Copy
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.state.cluster_image import ClusterMetadata
 
-Standing = Literal["known", "deleted", "newer", "unknown"]
+ACCEPTED = "To accept all directories of that name, use --set {}:topic.id={} (settings)"
+Standing = Literal["known", "deleted", "newer", "other", "unknown"]
 
 
 @dataclass(slots=True)
@@ -56,22 +57,51 @@ class KnownTopics:
         return ""
 
     def standing(self, copy: Copy) -> Standing:
-        """Whether the metadata know a copy's topic, or have deleted it, or are older than it."""
+        """Whether the metadata know a copy's topic, or have deleted it, or are older than it; "other": of that name."""
         topic_id, known = _id_of(copy), self.metadata.topic_ids.get(copy.key.topic)
         if topic_id is not None and topic_id in self.metadata.removed_topic_ids:
             return "deleted"
-        if known is not None:
+        if known is not None and topic_id in (None, known):
             return "known"
+        if known is not None and (topic_id in self.metadata.topic_ids.values() or self.metadata.start_offset):
+            return "other"
         # a snapshot no longer has the topics that were deleted before it
         return "newer" if topic_id is not None and not self.metadata.start_offset else "unknown"
+
+    def leave_out_others(
+        self, copies: dict[kf.TopicPartition, list[Copy]], accepts: Callable[[str], bool]
+    ) -> list[Finding]:
+        """Take the copies out that have the id of another topic, unless a caller accepts them; one finding each."""
+        found = []
+        for key, some in list(copies.items()):
+            standings = {copy.path: self.standing(copy) for copy in some}
+            known = self.metadata.topic_ids.get(key.topic)
+            for copy in () if known is None or accepts(key.topic) else some:
+                is_replaced = standings[copy.path] == "newer" and "known" in standings.values()
+                if standings[copy.path] == "other" or is_replaced:
+                    detail = (
+                        f"left out: its topic id is {_id_of(copy)}, but that of the metadata log in {self.where} is"
+                    )
+                    detail += f" {known}: it is of another topic, or of a deleted one of that name. "
+                    detail += ACCEPTED.format(key.topic, known)
+                    found.append(Finding(Reason.LEFT_OUT, detail, path=str(copy.path)))
+                    self.left_out.append(copy)
+        self._drop_left_out(copies)
+        return found
+
+    def _drop_left_out(self, copies: dict[kf.TopicPartition, list[Copy]]) -> None:
+        for key, some in list(copies.items()):
+            copies[key] = [copy for copy in some if copy not in self.left_out]
+            if not copies[key]:
+                del copies[key]
 
     def leave_out(self, copies: dict[kf.TopicPartition, list[Copy]]) -> list[Finding]:
         """Take the copies out of topics that were deleted, as far as the metadata tell; one finding each."""
         found = []
-        for key, some in list(copies.items()):
+        for some in copies.values():
             for copy in some:
                 standing = self.standing(copy)
-                if standing in ("known", "newer") or (standing == "unknown" and self.doubt):
+                if standing in ("known", "newer", "other") or (standing == "unknown" and self.doubt):
                     continue
                 if standing == "deleted":
                     detail = f"left out: the metadata log in {self.where} deletes its topic"
@@ -81,9 +111,7 @@ class KnownTopics:
                 is_loss = standing == "unknown"
                 found.append(Finding(Reason.LEFT_OUT, detail, path=str(copy.path), damage=is_loss))
                 self.left_out.append(copy)
-            copies[key] = [copy for copy in some if copy not in self.left_out]
-            if not copies[key]:
-                del copies[key]
+        self._drop_left_out(copies)
         return found
 
     def without_settings(self, topic: str) -> Finding | None:

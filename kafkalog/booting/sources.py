@@ -44,6 +44,7 @@ from kafkalog.storage.location import Location, kind_of, local_path
 from kafkalog.storage.staging import staged_directory
 from kafkalog.survey.next_steps import boot_step
 from kafkalog.survey.origins import origins_of, read_origin
+from kafkalog.survey.same_clusters import same_clusters
 from kafkalog.survey.startup_files import about_unnamed
 from kafkalog.system_topics.remote_log import remote_log
 from kafkalog.tiered.joined import JoinedStore
@@ -293,6 +294,9 @@ class Sources:
 
     def _note_others(self, root: Path) -> None:
         listing = Listing(root)
+        if lost := about_unnamed(root):
+            detail = f"left out: files next to the partitions{lost}"
+            self.left_out.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(root)))
         for name in listing.directories:
             if not listing.entries[name].is_symlink() and kf.parse_partition_directory(name) is None:
                 detail = "left out: not a partition directory, and a broker does not start with it"
@@ -338,7 +342,7 @@ class Sources:
         if len(clusters) > 1:
             (first, one), (second, other) = list(clusters.items())[:2]
             detail = f"it is of cluster {second}, and {one} of cluster {first}"
-            if not is_one_cluster:
+            if not is_one_cluster and len(same_clusters(root.path for root in self.roots if root.is_log_dir)) > 1:
                 detail += ". Boot each cluster on its own; if one was formatted again with another id, and both hold"
                 detail += (
                     f" partitions of the same cluster, use --cluster-id {second} (cluster_id), or another id for the"

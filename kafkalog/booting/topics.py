@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, CoordinatorState
+from kafkalog.booting.known_topics import ACCEPTED
 from kafkalog.booting.sources import Copy
 from kafkalog.errors import (
     DEFAULT_LIMITS,
@@ -352,11 +353,12 @@ def _topic_id(name: str, copies: Sequence[Copy], evidence: Evidence, options: To
         wrong, copy = next(one for one in found.items() if one[0] != known)
         other = known or next(one for one in found if one != wrong)
         where = "the cluster's metadata has" if known else f"{found[other].path} has"
-        detail = (
-            f"its topic id is {wrong}, but {where} {other}: it belongs to another topic of that name. Leave it out, or"
-            f" accept all directories with --set {name}:topic.id={other} (settings)"
-        )
-        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=copy.path)
+        detail = f"its topic id is {wrong}, but {where} {other}: it belongs to another topic of that name"
+        if known is None or options.is_strict:
+            detail += f". Leave it out. {ACCEPTED.format(name, other)}"
+            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=copy.path)
+        # no other copy is there
+        evidence.note(Finding(Reason.UNPROVEN, f"{detail}, or the file is wrong; it is taken", path=str(copy.path)))
     if known is not None:
         return known, "cluster metadata"
     if found:

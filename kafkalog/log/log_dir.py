@@ -605,15 +605,16 @@ def _is_segment(entry: os.DirEntry[str]) -> bool:
 def is_partition_directory(path: Place, entries: list[os.DirEntry[str]] | None = None) -> bool:
     """Whether a directory holds segments, or is named like a partition and holds more than directories.
 
-    A volume may have such a name, as data-0, and files next to its log dirs.
+    A volume may have such a name, as data-0, and files next to its log dirs. What has partitions is none, though
+    somebody has put a segment next to them.
     """
     entries = list_directory(path) if entries is None else entries
+    below = [entry.name for entry in entries if is_directory(entry)]
+    if any(map(kf.parse_partition_directory, below)):
+        return False
     if any(map(_is_segment, entries)):
         return True
-    if kf.parse_partition_directory(path.name or path.absolute().name) is None:
-        return False
-    below = [entry.name for entry in entries if is_directory(entry)]
-    if any(map(kf.parse_partition_directory, below)) or len(below) == len(entries) > 0:
+    if kf.parse_partition_directory(path.name or path.absolute().name) is None or len(below) == len(entries) > 0:
         return False
     return not below or not log_dirs_below(path)
 

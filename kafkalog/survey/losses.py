@@ -284,7 +284,20 @@ def survey(
         else:
             found._take([_about_nothing(partition, evidence)])
     found.findings = [with_copies(one, names) for one in found.findings]
+    if segments and not state.is_live and partition.kind is None:
+        found.findings += _about_copies(str(partition.path), segments[-1], names, found.findings)
     return found
+
+
+def _about_copies(
+    path: str, last: SegmentContents, names: Sequence[str], findings: Sequence[Finding]
+) -> Iterator[Finding]:
+    """Report copies of segments past the end of the log, which may be its end, unless a finding names them."""
+    told = " ".join(finding.detail for finding in findings)
+    later = {name: base for name, base in copied_segments(names).items() if base > last.last_offset}
+    if names := [name for name in later if name not in told]:
+        detail = f"{first_names(names, _SHOWN)} may have later offsets, and is not read: restore the .log from it first"
+        yield Finding(Reason.LOG_END_MISSING, detail, path, base_offset=min(later[name] for name in names))
 
 
 def _overlaps(segments: Sequence[SegmentContents], state: LogDirState) -> Iterator[Finding]:

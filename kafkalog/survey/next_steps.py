@@ -21,6 +21,7 @@ from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, is_url, place_of
 from kafkalog.storage.room import lacking_room, n_log_bytes
+from kafkalog.survey.same_clusters import same_clusters
 from kafkalog.survey.startup_files import unnamed_partitions, unnamed_segments
 from kafkalog.text import first_names
 
@@ -89,15 +90,18 @@ def boot_steps(
     """`boot_step`; before it what brings back segments that have lost their name, as fsck puts them into lost+found."""
     paths = list(log_dirs)
     found = [(path, name) for path in paths for name in Listing.or_empty(place_of(path)).directories]
-    unnamed = [os.path.join(path, name) for path, name in found if unnamed_segments(place_of(os.path.join(path, name)))]
-    steps = [boot_step(paths, release, metadata=metadata, tiered=tiered)]
+    unnamed = [path for path in paths if unnamed_segments(place_of(path))]
+    unnamed += [one for one in itertools.starmap(os.path.join, found) if unnamed_segments(place_of(one))]
+    # a boot takes one cluster at a time
+    clusters = same_clusters(map(place_of, paths))
+    steps = [boot_step(map(str, some), release, metadata=metadata, tiered=tiered) for some in clusters]
     if unnamed:
         given = itertools.chain.from_iterable(("--log-dir", path) for path in paths)
         output = free_name(f"{paths[0].rstrip('/')}-undeleted")
         why = "brings back the segments that a file system check has found, and names the boot of them and all others"
         steps.insert(0, NextStep(("kafkalog", "undelete", *unnamed, *given, "-o", output), why))
-        after = ". ".join(filter(None, [steps[1].after, "If undelete brings nothing back"]))
-        steps[1] = replace(steps[1], after=after)
+        others = [". ".join(filter(None, [step.after, "If undelete brings nothing back"])) for step in steps[1:]]
+        steps[1:] = [replace(step, after=after) for step, after in zip(steps[1:], others, strict=True)]
     return steps
 
 

@@ -100,6 +100,8 @@ def partition_directories(root: AnyPlace) -> Iterator[AnyPlace | Finding]:
     Source: LogManager.loadLogs, Kafka 4.3.
     """
     listing = Listing(root)
+    if lost := about_unnamed(root):
+        yield Finding(Reason.UNKNOWN_FILE, f"files next to the partitions{lost}", path=str(root))
     for name in listing.directories:
         path = root / name
         if kf.parse_partition_directory(name) is None:
@@ -121,21 +123,28 @@ def unnamed_partitions(directory: AnyPlace) -> list[str]:
 
 
 def unnamed_segments(directory: AnyPlace) -> list[str]:
-    """The files of a directory without a partition's name that begin with a record batch, as fsck has found them."""
+    """The files of a directory without a partition's name that begin with a record batch, as fsck has found them.
+
+    Of a log dir, those next to its partitions.
+    """
     listing, found = Listing.or_empty(directory), list[str]()
-    if isinstance(directory, Path) and kf.parse_partition_directory(directory.name) is None:
+    # a log dir may be called as a partition is
+    is_log_dir = any(map(kf.parse_partition_directory, listing.directories))
+    if isinstance(directory, Path) and (is_log_dir or kf.parse_partition_directory(directory.name) is None):
         # of thousands of files, the first ones tell
         for name in itertools.islice(listing.files, _MOST_OPENED):
             with contextlib.suppress(KafkalogError), open_source(directory / name, memory_map=False) as source:
                 if intact_headers_at(source, 0, DEFAULT_LIMITS.max_batch_bytes) is not None:
                     found.append(name)
-    return [name for name in found if not _is_segment(name)]
+    # snapshots of metadata are batches, too
+    found = [name for name in found if not name.endswith(kf.RAFT_SNAPSHOT_SUFFIX)]
+    return [name for name in found if is_log_dir or not _is_segment(name)]
 
 
 def about_unnamed(directory: AnyPlace) -> str:
     """The end of a finding about a directory: partitions and segments in it that have lost their name; or nothing."""
-    text = ""
-    if unnamed := unnamed_partitions(directory):
+    text, is_log_dir = "", any(map(kf.parse_partition_directory, Listing.or_empty(directory).directories))
+    if not is_log_dir and (unnamed := unnamed_partitions(directory)):
         text += f". {first_names(unnamed)} has segments: if it is a partition, name it TOPIC-N"
     if found := unnamed_segments(directory):
         text += f". Record batches are in {first_names(found)}: kafkalog undelete {directory} brings them back"

@@ -44,7 +44,7 @@ from kafkalog.survey.startup_files import partition_directories
 _REFUSES_EMPTY_ENTRIES: Final = "4.2"
 """The first release that does not start with an empty entry in `log.dirs`."""
 
-Effect = Literal["does not start", "log dir offline", "loses metadata", "no coordinator", "unreadable"]
+Effect = Literal["does not start", "log dir offline", "loses metadata", "no coordinator", "ignores", "unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,8 @@ class StartProblem(JsonFields):
     effect: Effect = "does not start"
     """"log dir offline": the broker goes on without this log dir. "loses metadata": it starts, without records of the
     cluster's metadata, as if topics had been deleted. "no coordinator": it starts, and does not load a partition of
-    groups, transactions, share groups or remote storage. "unreadable": what a broker does is not known."""
+    groups, transactions, share groups or remote storage. "ignores": it does not read the file. "unreadable": what a
+    broker does is not known."""
     is_configured: bool = False
     """Whether the broker's configuration alone is at fault; the files are not."""
 
@@ -71,6 +72,7 @@ class StartProblem(JsonFields):
             "loses metadata": "loses metadata",
             "log dir offline": "takes the log dir offline",
             "no coordinator": "does not load it",
+            "ignores": "does not read them",
         }
         detail = f"{self.detail}; a broker {consequence.get(self.effect, self.effect)}"
         return Finding(self.reason, detail, path=self.path, position=self.position, n_records=0)
@@ -96,8 +98,11 @@ def root_problems(
     listed = [one for root in roots for one in _listed(root, directories)]
     for one in listed:
         if isinstance(one, Finding) and one.reason is Reason.UNKNOWN_FILE:
-            found.append(StartProblem(one.reason, one.path or "", one.detail))
-    found += _duplicates(Path(one.path or "") if isinstance(one, Finding) else one for one in listed)
+            # a broker reads no segments there
+            effect: Effect = "ignores" if Path(one.path or "") in roots else "does not start"
+            found.append(StartProblem(one.reason, one.path or "", one.detail, effect=effect))
+    others = (Path(one.path or "") if isinstance(one, Finding) else one for one in listed)
+    found += _duplicates(one for one in others if one not in roots)
     # one log dir less is the end of a broker that has no other, or whose metadata log is there
     with_metadata = [root for root in roots if has_metadata_log(root)]
     failed = {Path(one.path).parent for one in found if one.effect == "log dir offline"}

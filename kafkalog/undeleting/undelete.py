@@ -22,7 +22,7 @@ import numpy.typing as npt
 from kafkalog import codec
 from kafkalog import format as kf
 from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, coordinator_partition
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, NotKafkaError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import LogDir
 from kafkalog.records.batch_table import HeaderParser, Window, valid_crcs
 from kafkalog.records.header_walk import window_of
@@ -255,14 +255,9 @@ def _several(paths: Sequence[StrPath] | StrPath | None) -> list[StrPath]:
 
 
 def _files_of(path: StrPath) -> list[StrPath]:
-    """The files in a directory that begin with a record batch; the path itself if it is no directory."""
-    if not os.path.isdir(path):
-        return [path]
-    found = unnamed_segments(Path(path))
-    if not found:
-        detail = "no file in it begins with a record batch: name images, devices, or files"
-        raise NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
-    return [Path(path) / name for name in found]
+    """The files in a directory that begin with a record batch; the path itself if it is no such directory."""
+    found = unnamed_segments(Path(path)) if os.path.isdir(path) else []
+    return [Path(path) / name for name in found] or [path]
 
 
 def _scratch(staged: StagedDirectory | None) -> contextlib.AbstractContextManager[str | Path]:

@@ -462,7 +462,55 @@ def test_boot_names_packed_segments_of_a_partition_without_any_log(tmp_path, cap
     assert lost.detail.endswith(f"{0:020}.log.zst, {6:020}.log.zst may have them: restore the .log from it first")
 
 
-def test_a_directory_without_segments_is_no_image(tmp_path):
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(kafkalog.NotKafkaError, match="no file in it begins with a record batch"):
-        kafkalog.undelete(tmp_path / "empty", dry_run=True)
+def rsync_was_stopped(cluster):
+    segment = cluster.logs(cluster.disks[0] / "single-a-0")[-1]
+    segment.rename(segment.with_name(f".{segment.name}.aB3x9Z"))
+    return "single-a"
+
+
+def another_cluster_id(cluster):
+    (cluster.disks[1] / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAw\nnode.id=7\n")
+
+
+def another_topic_under_a_name(cluster):
+    shutil.copytree(cluster.disks[0] / "single-a-0", cluster.disks[0] / "single-b-0")
+
+
+def a_topic_id_of_none(cluster):
+    for name in ("single-a-0", "orders-0"):
+        (cluster.disks[0] / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(77)}")
+
+
+def a_segment_next_to_the_partitions(cluster):
+    segment = cluster.logs(cluster.disks[0] / "single-a-0")[0]
+    segment.rename(cluster.disks[0] / segment.name)
+
+
+def segments_in_two_places(cluster):
+    other = cluster.root / "disk-1b"
+    (other / "single-a-0").mkdir(parents=True)
+    for segment in cluster.logs(cluster.disks[0] / "single-a-0")[::2]:
+        segment.rename(other / "single-a-0" / segment.name)
+    cluster.disks.append(other)
+
+
+OPERATORS = [
+    *(rsync_was_stopped, another_cluster_id, another_topic_under_a_name, a_topic_id_of_none),
+    *(a_segment_next_to_the_partitions, segments_in_two_places),
+]
+
+
+@pytest.mark.parametrize("mistake", OPERATORS)
+def test_three_commands_lead_from_a_mistake_to_all_that_is_intact(tmp_path, capsys, mistake):
+    cluster = Cluster(tmp_path, 5)
+    lacking = mistake(cluster)
+    command, n_commands = ["kafkalog", "report", *map(str, cluster.disks)], 0
+    while command[0] == "kafkalog":
+        command, n_commands = advice(command, capsys)[0], n_commands + 1
+    assert n_commands <= 3
+    assert command == ["kafka-server-start.sh", f"{cluster.disks[0]}-booted/server.properties"]
+    data = tmp_path / "disk-1-booted" / "data"
+    for topic in TOPICS:
+        served = {without_epoch(one) for one in output_of(data / f"{topic}-0")}
+        wanted = [[without_epoch(one.data) for one in branch] for branch in cluster.branches[topic]]
+        assert any({*branch} <= served for branch in wanted) is not (lacking == topic), topic

@@ -125,6 +125,7 @@ def _print_findings(result: Preflight, shown: str, console: Console) -> None:
 _RENAMED: Final = "Kafka 4.x renames it"
 _EFFECTS: Final = {
     "no coordinator": "its coordinator does not load it",
+    "ignores": "the broker does not read them",
     "log dir offline": "the broker takes the log dir offline",
     "unreadable": "unreadable, so what the broker does with it is not known",
 }
