@@ -234,8 +234,7 @@ def boot(
             is_one_cluster=not (cluster_id is None or keeps_id),
             includes_unknown=include_unknown,
         )
-        if output is not None:
-            check_room(target, run.copied, report.findings.add if dry_run else None)
+        check_room(output, run.copied, report.findings.add, dry_run=dry_run)
         if dry_run:
             run.stage(None, progress)
             return report

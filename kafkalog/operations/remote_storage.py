@@ -410,7 +410,7 @@ def restore_tiered(
     chosen = opened.select(topics, internal=topics is not None)
     if not chosen:
         raise NotKafkaError(Reason.NOT_KAFKA, "there are no partitions to restore", path=os.fspath(remote))
-    check_room(output, [opened[key].path for key in chosen])
+    check_room(output, [opened[key].path for key in chosen], lambda finding: None, dry_run=False)
     with staged_directory(output) as staged:
         findings = write_partitions(opened, chosen, staged, progress)
         if log_dir is not None:

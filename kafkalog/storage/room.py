@@ -21,16 +21,18 @@ _SHARE_BLOCKS: Final = frozenset({"bcachefs", "btrfs", "ocfs2", "overlay", "xfs"
 
 
 def check_room(
-    output: str | os.PathLike[str], logs: Iterable[Place], note: Callable[[Finding], object] | None = None
+    output: str | os.PathLike[str] | None, logs: Iterable[Place], note: Callable[[Finding], object], *, dry_run: bool
 ) -> None:
     """Raise WriteError if copies of `.log` files, or of those in partition directories, do not fit next to an output.
 
-    With `note`, which a dry run has, it gets that as a finding.
+    In a dry run, `note` gets that as a finding, if an output is named.
     """
-    detail = lacking_room(Path(os.path.realpath(output)), logs)
-    if detail and note is not None:
+    detail = "" if output is None else lacking_room(Path(os.path.realpath(output)), logs)
+    if output is None or not detail:
+        return
+    if dry_run:
         note(Finding(Reason.WRITE_FAILED, detail, path=os.fspath(output), damage=False))
-    elif detail:
+    else:
         error = WriteError(Reason.WRITE_FAILED, detail, path=output)
         error.add_note("free space there, or choose an output on another disk")
         raise error

@@ -25,6 +25,7 @@ from kafkalog.log.proved_ends import ProvedEnd
 from kafkalog.log.searching.lost_records import lost_in
 from kafkalog.log.searching.missing import (
     GapProofs,
+    copies_past_end,
     cut_finding,
     end_finding,
     gap_finding,
@@ -283,21 +284,23 @@ def survey(
             found._take(_about_end(partition, segments[-1], evidence))
         else:
             found._take([_about_nothing(partition, evidence)])
-    found.findings = [with_copies(one, names) for one in found.findings]
-    if segments and not state.is_live and partition.kind is None:
-        found.findings += _about_copies(str(partition.path), segments[-1], names, found.findings)
+    found.findings = _with_copies(found.findings, partition, segments, state, names)
     return found
 
 
-def _about_copies(
-    path: str, last: SegmentContents, names: Sequence[str], findings: Sequence[Finding]
-) -> Iterator[Finding]:
-    """Report copies of segments past the end of the log, which may be its end, unless a finding names them."""
-    told = " ".join(finding.detail for finding in findings)
-    later = {name: base for name, base in copied_segments(names).items() if base > last.last_offset}
-    if names := [name for name in later if name not in told]:
-        detail = f"{first_names(names, _SHOWN)} may have later offsets, and is not read: restore the .log from it first"
-        yield Finding(Reason.LOG_END_MISSING, detail, path, base_offset=min(later[name] for name in names))
+def _with_copies(
+    findings: Iterable[Finding],
+    partition: Partition,
+    segments: Sequence[SegmentContents],
+    state: LogDirState,
+    names: Sequence[str],
+) -> list[Finding]:
+    """The findings with the files that may have what is missing, and one about such files past the end of the log."""
+    found = [with_copies(one, names) for one in findings]
+    if not segments or state.is_live or partition.kind is not None:
+        return found
+    details = [one.detail for one in found]
+    return [*found, *copies_past_end(str(partition.path), segments[-1].last_offset, names, details)]
 
 
 def _overlaps(segments: Sequence[SegmentContents], state: LogDirState) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ Mirrors `MetaPropertiesEnsemble`, `KafkaRaftServer.initializeLogDirs`, `Checkpoi
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import shlex
@@ -96,13 +97,8 @@ def root_problems(
             found += _attempt(root / name, _offset_checkpoint_problem, "log dir offline")
         found += _metadata_log_problems(root / kf.METADATA_DIRECTORY, limits)
     listed = [one for root in roots for one in _listed(root, directories)]
-    for one in listed:
-        if isinstance(one, Finding) and one.reason is Reason.UNKNOWN_FILE:
-            # a broker reads no segments there
-            effect: Effect = "ignores" if Path(one.path or "") in roots else "does not start"
-            found.append(StartProblem(one.reason, one.path or "", one.detail, effect=effect))
-    others = (Path(one.path or "") if isinstance(one, Finding) else one for one in listed)
-    found += _duplicates(one for one in others if one not in roots)
+    found += _unnamed(listed, roots)
+    found += _duplicates(listed)
     # one log dir less is the end of a broker that has no other, or whose metadata log is there
     with_metadata = [root for root in roots if has_metadata_log(root)]
     failed = {Path(one.path).parent for one in found if one.effect == "log dir offline"}
@@ -147,6 +143,15 @@ def _properties_version(root: Place) -> str | None:
 def _is_second_disk(roots: Sequence[Place]) -> bool:
     """Whether these cannot be all log dirs of their broker, whose metadata log is on another."""
     return not any(map(has_metadata_log, roots)) and any(map(is_kraft, roots))
+
+
+def _unnamed(listed: Iterable[Place | Finding], roots: Sequence[Place]) -> Iterator[StartProblem]:
+    """Yield a problem for each directory without a partition's name, and for segments next to the partitions."""
+    for one in listed:
+        if isinstance(one, Finding) and one.reason is Reason.UNKNOWN_FILE:
+            # a broker reads no segments there
+            effect: Effect = "ignores" if Path(one.path or "") in roots else "does not start"
+            yield StartProblem(one.reason, one.path or "", one.detail, effect=effect)
 
 
 def _attempt(path: Place, problem: Callable[[Place], str], effect: Effect = "does not start") -> Iterator[StartProblem]:
@@ -455,14 +460,16 @@ _QUORUM_FIELDS: Final[dict[int, dict[str, type | int]]] = {
 """The fields of each version, all mandatory."""
 
 
-def _duplicates(directories: Iterable[Place]) -> Iterator[StartProblem]:
+def _duplicates(listed: Iterable[Place | Finding]) -> Iterator[StartProblem]:
     """Directories that cannot both be there: two of one partition, or one and its future one on the same disk.
 
     A future directory in another log dir is a replica that is being moved there.
     Source: LogManager.loadLog, LogManager.recoverAbandonedFutureLogs, Kafka 4.3.
     """
     seen: dict[tuple[kf.TopicPartition, str | None], Place] = {}
-    for path in directories:
+    # a link that is not followed is there; what else has a finding is no partition
+    links = (Path(one.path or "") for one in listed if isinstance(one, Finding) and one.reason is Reason.LINK_OUTSIDE)
+    for path in itertools.chain((one for one in listed if not isinstance(one, Finding)), links):
         parsed = kf.parse_partition_directory(path.name)
         if parsed is None or parsed.kind not in (None, "future"):
             continue

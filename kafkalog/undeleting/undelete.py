@@ -218,7 +218,7 @@ def undelete(
     """
     if output is None and not dry_run:
         raise ValueError("exactly one of output= and dry_run=True is required")
-    paths, log_dirs = [file for path in _several(images) for file in _files_of(path)], _several(log_dir)
+    paths, log_dirs = [*itertools.chain.from_iterable(map(_files_of, _several(images)))], _several(log_dir)
     if not paths:
         raise ValueError("images is a sequence of at least one path")
     target = None if output is None else Path(output)

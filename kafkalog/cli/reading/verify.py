@@ -85,11 +85,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.values:
         with usage_errors():
             _verify_values(log_dir, args, decoding, result, console)
-    undecoded = [one.to_finding() for one in result.values if not one.ok]
-    totals.n_unreadable += sum(finding.is_unreadable for finding in result.own_findings)
-    totals.n_damage += sum(finding.damage and not finding.is_unreadable for finding in result.own_findings)
-    totals.n_damage += len(undecoded)
-    console.count_findings([*result.own_findings, *undecoded])
+    _count_own(result, totals, console)
     console.progress.close()
     lines = _root_lines(result, totals, _what_was_not_checked(args), is_quiet=args.quiet)
     total = {**_total(result, log_dir, totals), "next": [step.as_dict() for step in console.steps]}
@@ -115,6 +111,15 @@ def _verify_partitions(
         totals.n_folded += is_folded
         is_shown = not (is_folded or (args.quiet and partition.ok))
         console.show(_objects(partition), _text_lines(partition, verbose=args.verbose) if is_shown else ())
+
+
+def _count_own(result: Verification, totals: _Totals, console: Console) -> None:
+    """Count the findings of log dirs, and values that do not decode."""
+    undecoded = [one.to_finding() for one in result.values if not one.ok]
+    totals.n_unreadable += sum(finding.is_unreadable for finding in result.own_findings)
+    totals.n_damage += sum(finding.damage and not finding.is_unreadable for finding in result.own_findings)
+    totals.n_damage += len(undecoded)
+    console.count_findings([*result.own_findings, *undecoded])
 
 
 def _verify_values(

@@ -137,6 +137,16 @@ def copied_segments(names: Iterable[str]) -> dict[str, int]:
     return {name: int(match[1]) for name in names if (match := _COPY.search(name))}
 
 
+def copies_past_end(path: str, last: int, names: Sequence[str], details: Sequence[str]) -> list[Finding]:
+    """The finding about such files past the last offset of a log, which may be its end, unless details name them."""
+    later = {name: base for name, base in copied_segments(names).items() if base > last}
+    untold = [name for name in later if not any(name in detail for detail in details)]
+    if not untold:
+        return []
+    detail = f"{first_names(untold, _SHOWN)} may have later offsets, and is not read: restore the .log from it first"
+    return [Finding(Reason.LOG_END_MISSING, detail, path, base_offset=min(later[name] for name in untold))]
+
+
 def with_copies(finding: Finding, names: Sequence[str]) -> Finding:
     """The finding about missing offsets, with the files that may have them: compressed, copied in part, renamed."""
     first, last = finding.base_offset or 0, 2**63 - 1 if finding.last_offset is None else finding.last_offset

@@ -136,12 +136,7 @@ def merge(
         check_free(target)
     if not groups:
         return report
-    if output is not None:
-        # the copy that leads is seldom another than the largest one
-        longest = [
-            max((copy.path for copy in copies), key=lambda one: n_log_bytes([one])) for copies in groups.values()
-        ]
-        check_room(target, longest, report.findings.add if dry_run else None)
+    check_room(output, map(_largest, groups.values()), report.findings.add, dry_run=dry_run)
     lone = None if output is None else named_partition(output, is_one=are_partitions)
     report.log_dirs = intact_in(output, chain.from_iterable(groups.values()))
     if lone is not None:
@@ -194,6 +189,11 @@ def _group(groups: dict[kf.TopicPartition, list[Partition]], chosen: Iterable[Ch
     """Add chosen partitions to the copies of the same partition."""
     for one in chosen:
         groups.setdefault(one.partition.topic_partition or _NAMELESS, []).append(one.partition)
+
+
+def _largest(copies: Sequence[Partition]) -> Place:
+    """The directory of the largest copy, which seldom is another than the one that leads."""
+    return max((one.path for one in copies), key=lambda path: n_log_bytes([path]))
 
 
 def _check_same(groups: Mapping[kf.TopicPartition, Sequence[Partition]]) -> None:

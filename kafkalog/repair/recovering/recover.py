@@ -167,8 +167,7 @@ def recover(
     for problem in report.problems:
         report.findings.add(problem.to_finding())
     on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
-    if placement.output is not None:
-        check_room(placement.output, [plan.path for plan in plans], report.findings.add if dry_run else None)
+    check_room(placement.output, [plan.path for plan in plans], report.findings.add, dry_run=dry_run)
     with contextlib.ExitStack() as stack:
         placement.enter(stack, root, [plan.path for plan in plans])
         placement.unmark()

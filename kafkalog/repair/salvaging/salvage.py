@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,7 @@ from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import encode_offset_checkpoint
 from kafkalog.storage.atomic import check_free
 from kafkalog.storage.files import read_file
-from kafkalog.storage.location import AnyPath, is_url, parent_of
+from kafkalog.storage.location import AnyPath, Place, is_url, parent_of
 from kafkalog.storage.room import check_room
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
@@ -132,10 +132,7 @@ def salvage(
     target = Path() if output is None else Path(output)
     if not dry_run:
         check_free(target)
-    if output is not None:
-        of_files = [(one.path / kf.segment_file_name(base)) for one, only in chosen for base in only or ()]
-        logs = [*(one.path for one, only in chosen if only is None), *of_files]
-        check_room(target, logs, report.findings.add if dry_run else None)
+    check_room(output, _logs_of(chosen), report.findings.add, dry_run=dry_run)
     lone = lone_output(opened, chosen, output)
     starts: dict[kf.TopicPartition, int] = {}
     note = report.findings.add if isinstance(opened, LogDir) else lambda finding: None
@@ -166,6 +163,15 @@ def salvage(
                     with staged.create(kf.META_PROPERTIES) as file:
                         file.write(properties)
     return report
+
+
+def _logs_of(chosen: Iterable[tuple[Partition, Collection[int] | None]]) -> Iterator[Place]:
+    """Yield partition directories, or the `.log` files of those of which only some segments were chosen."""
+    for partition, only in chosen:
+        if only is None:
+            yield partition.path
+        else:
+            yield from (partition.path / kf.segment_file_name(base) for base in only)
 
 
 def intact_in(output: str | os.PathLike[str] | None, partitions: Iterable[Partition]) -> list[str]:
