@@ -45,7 +45,7 @@ from kafkalog.storage.staging import staged_directory
 from kafkalog.survey.next_steps import boot_step
 from kafkalog.survey.origins import origins_of, read_origin
 from kafkalog.survey.same_clusters import same_clusters
-from kafkalog.survey.startup_files import about_unnamed
+from kafkalog.survey.startup_files import about_unnamed, about_unnamed_segments
 from kafkalog.system_topics.remote_log import remote_log
 from kafkalog.tiered.joined import JoinedStore
 
@@ -294,7 +294,7 @@ class Sources:
 
     def _note_others(self, root: Path) -> None:
         listing = Listing(root)
-        if lost := about_unnamed(root):
+        if lost := about_unnamed_segments(root):
             detail = f"left out: files next to the partitions{lost}"
             self.left_out.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(root)))
         for name in listing.directories:
@@ -329,6 +329,9 @@ class Sources:
         if not known:
             detail = "no cluster.id in a meta.properties of the sources: name the old cluster id (--cluster-id)"
             raise UnsafePathError(Reason.META_PROPERTIES, detail, path=self.roots[0].path if self.roots else None)
+        if len(known) > 1:
+            detail = f"the sources have several cluster ids, {', '.join(known)}: name the one to keep (--cluster-id)"
+            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=self.roots[0].path)
         return next(iter(known))
 
     def metadata(

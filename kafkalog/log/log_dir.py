@@ -602,6 +602,9 @@ def _is_segment(entry: os.DirEntry[str]) -> bool:
     )
 
 
+_IS_DIRECTORY: Final = operator.methodcaller("is_dir")
+
+
 def is_partition_directory(path: Place, entries: list[os.DirEntry[str]] | None = None) -> bool:
     """Whether a directory holds segments, or is named like a partition and holds more than directories.
 
@@ -609,12 +612,17 @@ def is_partition_directory(path: Place, entries: list[os.DirEntry[str]] | None =
     somebody has put a segment next to them.
     """
     entries = list_directory(path) if entries is None else entries
-    below = [entry.name for entry in entries if is_directory(entry)]
-    if any(map(kf.parse_partition_directory, below)):
+    has_segments = any(map(_is_segment, entries))
+    # most partitions have no directories
+    with contextlib.suppress(OSError):  # of a link that leads in a circle
+        if has_segments and not any(map(_IS_DIRECTORY, entries)):
+            return True
+    if not has_segments and kf.parse_partition_directory(path.name or path.absolute().name) is None:
         return False
-    if any(map(_is_segment, entries)):
-        return True
-    if kf.parse_partition_directory(path.name or path.absolute().name) is None or len(below) == len(entries) > 0:
+    below = [entry.name for entry in entries if is_directory(entry)]
+    if has_segments or any(map(kf.parse_partition_directory, below)):
+        return not any(map(kf.parse_partition_directory, below))
+    if len(below) == len(entries) > 0:
         return False
     return not below or not log_dirs_below(path)
 

@@ -20,7 +20,6 @@ from kafkalog.log.segment import Segment
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, is_url, place_of
-from kafkalog.storage.room import lacking_room, n_log_bytes
 from kafkalog.survey.same_clusters import same_clusters
 from kafkalog.survey.startup_files import unnamed_partitions, unnamed_segments
 from kafkalog.text import first_names
@@ -143,6 +142,8 @@ def boot_step(
 
 def _booted_name(log_dirs: Sequence[str]) -> tuple[str, str]:
     """A new directory next to one of these log dirs, on a disk with room for a boot of all; what to do if none has."""
+    from kafkalog.storage.room import lacking_room, n_log_bytes  # what it asks is Linux's
+
     copies: dict[str, dict[Place, int]] = {}
     for directory in itertools.chain.from_iterable(_partition_directories(place_of(path)) for path in log_dirs):
         copies.setdefault(directory.name, {})[directory] = n_log_bytes([directory])

@@ -7,7 +7,6 @@ epochs and the topic id.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -100,7 +99,7 @@ def partition_directories(root: AnyPlace) -> Iterator[AnyPlace | Finding]:
     Source: LogManager.loadLogs, Kafka 4.3.
     """
     listing = Listing(root)
-    if lost := about_unnamed(root):
+    if lost := about_unnamed_segments(root):
         yield Finding(Reason.UNKNOWN_FILE, f"files next to the partitions{lost}", path=str(root))
     for name in listing.directories:
         path = root / name
@@ -128,27 +127,38 @@ def unnamed_segments(directory: AnyPlace) -> list[str]:
     Of a log dir, those next to its partitions.
     """
     listing, found = Listing.or_empty(directory), list[str]()
-    # a log dir may be called as a partition is
-    is_log_dir = any(map(kf.parse_partition_directory, listing.directories))
-    if isinstance(directory, Path) and (is_log_dir or kf.parse_partition_directory(directory.name) is None):
-        # of thousands of files, the first ones tell
-        for name in itertools.islice(listing.files, _MOST_OPENED):
-            with contextlib.suppress(KafkalogError), open_source(directory / name, memory_map=False) as source:
-                if intact_headers_at(source, 0, DEFAULT_LIMITS.max_batch_bytes) is not None:
-                    found.append(name)
     # snapshots of metadata are batches, too
-    found = [name for name in found if not name.endswith(kf.RAFT_SNAPSHOT_SUFFIX)]
-    return [name for name in found if is_log_dir or not _is_segment(name)]
+    names = [name for name in listing.names if not name.startswith(".") and not name.endswith("checkpoint")]
+    names = [name for name in names if name not in kf.LOG_DIR_FILES and kf.parse_partition_directory(name) is None]
+    if not names or not isinstance(directory, Path):
+        return []
+    names = [name for name in names if name in listing.files]
+    is_log_dir = any(map(kf.parse_partition_directory, listing.directories))
+    if not is_log_dir:
+        names = [name for name in names if not _is_segment(name)]
+        # a log dir may be called as a partition is
+        if kf.parse_partition_directory(directory.name) is not None:
+            return []
+    # of thousands of files, the first ones tell
+    for name in names[:_MOST_OPENED]:
+        with contextlib.suppress(KafkalogError), open_source(directory / name, memory_map=False) as source:
+            if intact_headers_at(source, 0, DEFAULT_LIMITS.max_batch_bytes) is not None:
+                found.append(name)
+    return found
 
 
 def about_unnamed(directory: AnyPlace) -> str:
     """The end of a finding about a directory: partitions and segments in it that have lost their name; or nothing."""
-    text, is_log_dir = "", any(map(kf.parse_partition_directory, Listing.or_empty(directory).directories))
-    if not is_log_dir and (unnamed := unnamed_partitions(directory)):
-        text += f". {first_names(unnamed)} has segments: if it is a partition, name it TOPIC-N"
-    if found := unnamed_segments(directory):
-        text += f". Record batches are in {first_names(found)}: kafkalog undelete {directory} brings them back"
-    return text
+    unnamed = unnamed_partitions(directory)
+    text = f". {first_names(unnamed)} has segments: if it is a partition, name it TOPIC-N" if unnamed else ""
+    return text + about_unnamed_segments(directory)
+
+
+def about_unnamed_segments(directory: AnyPlace) -> str:
+    """The same about segments alone."""
+    found = unnamed_segments(directory)
+    where = f"Record batches are in {first_names(found)}"
+    return f". {where}: kafkalog undelete {directory} brings them back" if found else ""
 
 
 def _is_segment(name: str) -> bool:
