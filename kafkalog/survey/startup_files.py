@@ -126,25 +126,28 @@ def unnamed_segments(directory: AnyPlace) -> list[str]:
 
     Of a log dir, those next to its partitions.
     """
-    listing, found = Listing.or_empty(directory), list[str]()
+    names = _unknown_files(directory) if isinstance(directory, Path) else []
+    # of thousands of files, the first ones tell
+    return [name for name in names[:_MOST_OPENED] if _begins_with_batch(directory / name)]
+
+
+def _unknown_files(directory: Path) -> list[str]:
+    """The files of a directory that is no partition; without those of a log dir, and segments that are elsewhere."""
+    listing = Listing.or_empty(directory)
     # snapshots of metadata are batches, too
     names = [name for name in listing.names if not name.startswith(".") and not name.endswith("checkpoint")]
     names = [name for name in names if name not in kf.LOG_DIR_FILES and kf.parse_partition_directory(name) is None]
-    if not names or not isinstance(directory, Path):
-        return []
-    names = [name for name in names if name in listing.files]
-    is_log_dir = any(map(kf.parse_partition_directory, listing.directories))
-    if not is_log_dir:
-        names = [name for name in names if not _is_segment(name)]
-        # a log dir may be called as a partition is
-        if kf.parse_partition_directory(directory.name) is not None:
-            return []
-    # of thousands of files, the first ones tell
-    for name in names[:_MOST_OPENED]:
-        with contextlib.suppress(KafkalogError), open_source(directory / name, memory_map=False) as source:
-            if intact_headers_at(source, 0, DEFAULT_LIMITS.max_batch_bytes) is not None:
-                found.append(name)
-    return found
+    if not names or any(map(kf.parse_partition_directory, listing.directories)):
+        return [name for name in names if name in listing.files]
+    # a log dir may be called as a partition is
+    is_partition = kf.parse_partition_directory(directory.name) is not None
+    return [] if is_partition else [name for name in names if name in listing.files and not _is_segment(name)]
+
+
+def _begins_with_batch(path: Place) -> bool:
+    with contextlib.suppress(KafkalogError), open_source(path, memory_map=False) as source:
+        return intact_headers_at(source, 0, DEFAULT_LIMITS.max_batch_bytes) is not None
+    return False
 
 
 def about_unnamed(directory: AnyPlace) -> str:
