@@ -126,7 +126,7 @@ def unnamed_segments(directory: AnyPlace) -> list[str]:
 
     Of a log dir, those next to its partitions.
     """
-    names = _unknown_files(directory) if isinstance(directory, Path) else []
+    names: list[str] = _unknown_files(directory) if isinstance(directory, Path) else []
     # of thousands of files, the first ones tell
     return [name for name in names[:_MOST_OPENED] if _begins_with_batch(directory / name)]
 
