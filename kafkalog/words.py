@@ -22,10 +22,11 @@ du disk-usage   = space                                             | space(path
 fsck check validate sanity-check verify-index verify-indexes check-index check-indexes prüfen pruefen überprüfen \
     = verify | verify(path)
 query abfrage   = sql                                               | sql(query, path)
-lag consumer-lag consumer-groups gruppen = groups                                | groups(path)
+lag consumer-lag consumer-groups gruppen group = groups                                | groups(path)
 dump-log dumplogsegments dumplog dump-log-segments = dump                             | dump("FILE.log")
 version         = --version                                         | __version__
 help man manual hilfe = --help                                            | __doc__
+completion completions autocomplete shell-completion = --completion       | __all__
 topics list-topics topic-list tree > kafkalog ls PATH, or kafkalog metadata PATH --show topics for their settings \
     | ls(path), or open_log_dir(path).topics
 info describe summary summarize status stat show-topics inspect file meta footer overview bericht zeigen \
@@ -34,9 +35,11 @@ info describe summary summarize status stat show-topics inspect file meta footer
 partitions list-partitions segments log-dirs files > kafkalog ls PATH, with -s for segments | ls(path)
 offsets get-offsets offset-shell getoffsetshell endoffsets > kafkalog groups PATH for committed offsets, kafkalog ls \
     PATH for the ends of logs | groups(path) for committed offsets, ls(path) for the ends of logs
-grep get search where filter rg egrep fgrep zgrep ag ack match suchen finden \
-    > kafkalog cat PATH --filter 'key == WORD' (or \
-    'value contains WORD') | read_table(path, filters="key == abc")
+grep search rg egrep fgrep zgrep ag ack match suchen finden \
+    > kafkalog cat PATH --filter 'key contains WORD or value contains WORD' \
+    | read_table(path, filters="key contains abc or value contains abc")
+get where filter > kafkalog cat PATH --filter 'key == WORD' (or 'value contains WORD') \
+    | read_table(path, filters="key == abc")
 find seek locate > kafkalog lookup PATH --offset N, or kafkalog cat PATH --filter 'key == WORD' \
     | lookup(path, offset=42), or read_table(path, filters="key == abc")
 read consume consumer console-consumer show print view less more messages records fetch poll scan lesen anzeigen \
@@ -88,8 +91,8 @@ cp copy clone backup snapshot save-snapshot dd sync rsync scp kopieren sichern \
     > kafkalog salvage PATH -o DIR (verified), or cp -a \
     | salvage(path, output)
 repair fix heal fsck-repair reparieren \
-    > kafkalog verify PATH, whose next: line is the way to a log that a broker serves \
-    | verify(path), whose next is the way to a log that a broker serves
+    > kafkalog verify PATH, whose next: line is the way to a log that a broker serves (kafkalog recover PATH --dry-run \
+    for what a broker would cut at its start) | verify(path), whose next is the way to a log that a broker serves
 rescue > kafkalog salvage PATH -o DIR | salvage(path, output)
 carve photorec testdisk extundelete unrm recover-deleted > kafkalog undelete IMAGE -o DIR | undelete(image, output)
 restore restore-tiered wiederherstellen > kafkalog tiered restore URL -o DIR, or kafkalog boot PATH -o DIR, or \
@@ -132,7 +135,7 @@ translate translate-offsets offset-translation remote-cluster-utils > kafkalog g
 join combine > kafkalog merge REPLICA REPLICA -o DIR | merge(replicas, output)
 concat concatenate > kafkalog merge REPLICA REPLICA -o DIR \
     | RecordColumns.concatenate([records, records]) for records, or merge(replicas, output) for replicas of a log
-groups-list group members member list-groups consumers describe-groups share-groups streams-groups \
+groups-list members member list-groups consumers describe-groups share-groups streams-groups \
     > kafkalog groups PATH --members | groups(path)
 txn txns transaction hanging find-hanging > kafkalog transactions PATH | transactions(path)
 config configs settings quotas brokers cluster metadata-shell metadata-quorum features get-cluster-id \
@@ -163,11 +166,14 @@ damage corruption crc checksum md5sum sha256sum sha1sum scrub verify-checksum in
     > kafkalog verify PATH \
     | verify(path)
 demo example test-data generate fixture quickstart > kafkalog sample DIR | sample(output)
-sort uniq jq awk sed group-by top > kafkalog sql 'select ...' PATH, or kafkalog cat PATH --json and a pipe \
+sort uniq jq awk sed group-by > kafkalog sql 'select ...' PATH, or kafkalog cat PATH --json and a pipe \
     | sql(query, path)
+top > kafkalog sql 'select key, count(*) as n from TOPIC group by all order by n desc limit 10' PATH | sql(query, path)
 cut keys values timestamps headers columns > kafkalog cat PATH --columns offset,timestamp,key,value,headers \
     | read_table(path, columns=["offset", "key"])
-tac reverse newest latest > kafkalog cat PATH --tail 10 | scan(path).tail(10)
+tac reverse newest latest \
+    > kafkalog sql 'select * from TOPIC order by timestamp desc limit 10' PATH (kafkalog cat PATH --tail 10 for the \
+    last 10 of each partition, oldest first) | scan(path).tail(10)
 tombstones nulls > kafkalog cat PATH --filter 'value is null' | read_table(path, filters="value is null")
 dedupe dedup distinct compacted materialize ktable > kafkalog cat PATH --latest key | read_table(path, latest="key")
 stream tailf > kafkalog cat PATH --follow --tail 0 | scan(path)
@@ -357,6 +363,7 @@ size = size_in_bytes, in bytes
 count size shape num_rows n_rows nrows height length n_records num_records count_records total = count_rows()
 dtypes schema fields columns collect_schema column_names names = to_table().schema, or kafkalog.scan(path).schema
 name = topic_partition, or path
+topic get_topic = set_apart > log_dir["orders"] for a topic, log_dir["orders", 0] for a partition
 last newest = tail(1)
 timestamps = head > kafkalog.read_table(path, columns=["timestamp"])["timestamp"]
 record get at = kafkalog.lookup(path, offset=42), or kafkalog.cat(path, start_offset=42)

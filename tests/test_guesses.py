@@ -16,6 +16,10 @@ import pytest
 import kafkalog
 import kafkalog.spark
 from kafkalog.cli import main
+from kafkalog.cli.app import _that_works, _translated, build_parser
+from kafkalog.cli.parser import Misuse
+from kafkalog.cli.typed import shown
+from kafkalog.words import commands
 
 PYTHON = """
 kafkalog.scan(d, topic="orders").count_rows() == 5 or 1 / 0
@@ -460,7 +464,7 @@ kafkalog head -2 P
 kafkalog tail P
 kafkalog tail -n 2 P
 kafkalog grep k D -> kafkalog cat
-kafkalog grep k D -> --filter 'key == k'
+kafkalog grep k D -> --filter 'key contains k or value contains k'
 kafkalog get D k -> --filter 'key == k'
 kafkalog du D
 kafkalog du -h D
@@ -489,7 +493,7 @@ kafkalog cat P --limit 2
 kafkalog cat P --lines 2 -> -n 2
 kafkalog cat P --since 1h -> --start-timestamp -1h
 kafkalog cat P --last 1h -> end-1h
-kafkalog cat P --grep k -> --filter 'key == k'
+kafkalog cat P --grep k -> --filter 'key contains k or value contains k'
 kafkalog space D --sort size -> --json
 kafkalog verify D --fix -> kafkalog verify
 # first words of people who know none
@@ -522,7 +526,7 @@ kafkalog cat P --output x.json -> kafkalog export
 kafkalog cat P --pretty -> jq
 kafkalog verify D --quick -> --indexes-only
 kafkalog groups D --reset-offsets -> kafka-consumer-groups.sh
-kafkalog trim P --days 7 -> --retention-ms
+kafkalog trim P --days 7 -> --before-timestamp -7d
 kafkalog lookup P --key k -> --filter 'key == k'
 kafkalog xyzzy D -> there are ls
 kafkalog repair D -> kafkalog verify
@@ -655,7 +659,7 @@ kafkalog redact D --key 42 -> --redact-where 'key == 42'
 kafkalog run-class kafka.tools.DumpLogSegments --files S
 kafkalog dump-log-segments S
 kafkalog reassign-partitions D -> kafkalog metadata
-kafkalog rg k D -> --filter 'key == k'
+kafkalog rg k D -> --filter 'key contains k or value contains k'
 kafkalog df D -> kafkalog space
 kafkalog rewind P -> --start-offset
 kafkalog lint D -> kafkalog verify
@@ -672,7 +676,7 @@ kafkalog cat P --first 2 -> -n 2
 kafkalog cat P --last 2 -> --tail 2
 kafkalog cat P --skip-message-on-error -> --on-corruption skip
 kafkalog cat P --skip 2 -> kafkalog cat PATH --start-offset 2
-kafkalog cat P --where "key = 'k'" -> --filter 'key = '"'"'k'
+kafkalog cat P --where "key = 'k'" -> --filter "key = 'k'"
 kafkalog cat P --wide -> --json
 kafkalog cat P --tz UTC -> times are UTC
 kafkalog cat P --timeout-ms 5 -> leave it out
@@ -746,16 +750,16 @@ kafkalog cat D -t orders .value -> --json | jq .value
 kafkalog cat D -t orders -r --slurp -> --columns value
 kafkalog cat D -t orders 'offset > 3' -> --filter 'offset > 3'
 kafkalog cat D -t orders 'select 1' -> kafkalog sql 'select 1'
-kafkalog rg -i ERROR D -> --filter "value matches '(?i)ERROR'"
-kafkalog grep -i -c foo D -> kafkalog export PATH --dry-run --filter "value matches '(?i)foo'"
-kafkalog grep -c foo D -> kafkalog export PATH --dry-run --filter 'key == foo'
+kafkalog rg -i ERROR D -> --filter 'key matches "(?i)ERROR" or value matches "(?i)ERROR"'
+kafkalog grep -i -c foo D -> kafkalog export PATH --dry-run --filter 'key matches "(?i)foo" or value matches
+kafkalog grep -c foo D -> kafkalog export PATH --dry-run --filter 'key contains foo or value contains foo'
 kafkalog stat --batches D -> kafkalog batches PATH
 kafkalog groups D --lag --sort lag --reverse -> sort_by(.lag)
 kafkalog undelete disk.img --topic T -o s84 -> kafkalog undelete disk.img -o s84
 kafkalog restore out.parquet -o back3 --topic t -> kafkalog load out.parquet -o back3 --topic t
-kafkalog grep -v foo D -t orders -> -t orders --filter 'key != foo'
-kafkalog grep -vi foo D -> "not value matches '(?i)foo'"
-kafkalog grep -e foo -e bar D -> value matches 'foo|bar'
+kafkalog grep -v foo D -t orders -> -t orders --filter '(key is null or not key contains foo) and (value is null
+kafkalog grep -vi foo D -> (value is null or not value matches "(?i)foo")
+kafkalog grep -e foo -e bar D -> 'key matches "foo|bar" or value matches "foo|bar"'
 kafkalog du -sh D -> leave it out
 kafkalog D verify -> kafkalog verify
 kafkalog D prüfen -> kafkalog verify
@@ -978,7 +982,49 @@ kafkalog ls '' -> the path is empty: name a log dir
 kafkalog ls dangling -> it is a link to nowhere, which does not exist
 kafkalog ls 00000000000000000000.log -> has the name of a segment, but it is a directory
 """
-TABLES = DOOR + COMMANDS + OTHER_TOOLS + MORE_MISTAKES + FIRST_TRIES + KINDS + TRIES
+OPERATOR = """
+# searches in keys and values, with the pattern
+kafkalog grep -i KEY D -> kafkalog cat PATH --filter 'key matches "(?i)KEY" or value matches "(?i)KEY"'
+kafkalog grep -E 'ban|pl' D -> kafkalog cat PATH --filter 'key matches "ban|pl" or value matches "ban|pl"'
+kafkalog grep 'a b' D orders -> kafkalog cat PATH -t orders --filter 'key contains "a b" or value contains "a b"'
+kafkalog fgrep 'a|b' D -> 'key contains "a|b" or value contains "a|b"'
+kafkalog grep -m 3 -w k P -> --filter 'key matches "\\b(?:k)\\b" or
+kafkalog cat D -t orders -E 'ban|pl'
+    -> kafkalog cat PATH -t orders --filter 'key matches "ban|pl" or value matches "ban|pl"'
+# the record at an offset
+kafkalog get D orders 0 3 -> kafkalog cat PATH -t orders -p 0 --filter 'offset == 3'
+kafkalog get D orders-0 3 -> kafkalog cat PATH -t orders -p 0 --filter 'offset == 3'
+kafkalog get D -t orders -p 0 --offset 3 -> kafkalog cat PATH -t orders -p 0 --filter 'offset == 3'
+kafkalog get P 3 -> kafkalog cat PATH --filter 'offset == 3'
+kafkalog get D orders 3 -> kafkalog cat PATH -t orders --filter 'offset == 3' (or --filter 'key == 3')
+kafkalog get D 'a b' -> kafkalog cat PATH --filter 'key == "a b"'
+# the newest records
+kafkalog cat D -t orders --reverse -n 5 -> kafkalog sql 'select * from orders order by timestamp desc limit 5' PATH
+kafkalog newest D -t orders -> kafkalog sql 'select * from orders order by timestamp desc limit 10' PATH
+kafkalog top D -t orders
+    -> kafkalog sql 'select key, count(*) as n from orders group by all order by n desc limit 10' PATH
+kafkalog top D -t orders --by offset
+    -> 'select "offset", count(*) as n from orders group by all order by n desc limit 10'
+# ages and times
+kafkalog retention D --older-than 7d -> kafkalog trim PATH --before-timestamp -7d -o DIR
+kafkalog expire D --days 7 -o kept -> kafkalog trim PATH --before-timestamp -7d -o kept
+kafkalog trim D --older-than 7d -> kafkalog trim PATH --before-timestamp -7d --dry-run
+kafkalog cat D -S 2026-11-29 -U 2026-11-30
+    -> kafkalog cat PATH --start-timestamp 2026-11-29 --end-timestamp 2026-11-30
+kafkalog cat P -o 1:3 -> kafkalog cat PATH --start-offset 1 --end-offset 3
+# nouns, queries and shells
+kafkalog groups describe g D -> no group 'g' here; there are none
+kafkalog group describe g D -> no group 'g' here; there are none
+kafkalog metadata D topics -> kafkalog metadata PATH --show topics
+kafkalog D 'select count(*) from records' -> kafkalog sql 'select count(*) from records' PATH
+kafkalog diff -r D D -> kafkalog diff --content PATH PATH
+kafkalog completion bash
+kafkalog repair D --dry-run -> kafkalog recover PATH --dry-run
+# what has no counterpart is named
+kafkalog watch D --interval 77 -> kafkalog cat PATH --follow --tail 0; left out: --interval 77
+kafkalog count D --key k-77 --offset 4711 -> left out: --key k-77, --offset 4711
+"""
+TABLES = OPERATOR + DOOR + COMMANDS + OTHER_TOOLS + MORE_MISTAKES + FIRST_TRIES + KINDS + TRIES
 SPARK_JOBS = ("scan", "verify", "reindex")
 
 
@@ -1072,6 +1118,24 @@ def test_a_command_is_right_or_named(guess, word, names, capsys, monkeypatch):
         code = main(list(line))
         # what it names may not be there, but the command line is a valid one
         assert code != 2, f"kafkalog {shlex.join(line)}: {capsys.readouterr().err}"
+
+
+@pytest.mark.parametrize("words", ["D -t orders --key k-77 --offset 4711", "'a b' P --as x/y.z"])
+def test_each_word_that_is_typed_is_in_the_answer_of_each_lead(words, names):
+    places = {"D": str(names["d"]), "P": str(names["p"])}
+    typed = [places.get(word, word) for word in shlex.split(words)]
+    values = [word for word in typed if not word.startswith("-")]
+    for word in sorted(word for word, lead in commands().items() if not lead.line.startswith("--")):
+        argv = _translated([word, *typed])
+        try:
+            build_parser(argv).parse_args(argv)
+        except Misuse as error:
+            text = error.text(_that_works(error))
+        else:
+            continue  # it works
+        if not commands()[word].is_same:
+            missing = [value for value in values if shown([value]) not in text and value not in text]
+            assert not missing, (word, missing, text)
 
 
 LINES_SEEN = set()

@@ -9,38 +9,26 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from kafkalog.cli.commands import LISTING_VERBS, LISTS
+from kafkalog.cli.searches import at_offset, search
+from kafkalog.cli.typed import (
+    CONDITION,
+    LINE,
+    TOPICS,
+    Advice,
+    arguments,
+    is_path,
+    is_topic,
+    positions,
+    put,
+    shown,
+    with_unit,
+)
 from kafkalog.text import near
 from kafkalog.words import Lead, command_lead, commands, plain
-
-
-def shown(argv: Iterable[str]) -> str:
-    """Arguments as they are typed in a shell; in double quotes where single ones would need more of them.
-
-    >>> print(shown(["cat", "--filter", "value matches 'a|b'", "orders 1"]))
-    cat --filter "value matches 'a|b'" 'orders 1'
-    """
-    return " ".join(f'"{word}"' if "'" in word and not {*'"$`\\!'} & {*word} else shlex.quote(word) for word in argv)
-
-
-LINE: Final = "\0"
-"""Stands in a text for a command line, which is shown in full if it works."""
-
-
-class Advice(NamedTuple):
-    """What to type instead of something that is unknown here."""
-
-    text: str
-    line: Sequence[str] = ()
-    """The arguments of the command line that `LINE` in the text stands for, if they work."""
-    otherwise: str = ""
-    """What `LINE` stands for if they do not."""
-
-    def __bool__(self) -> bool:
-        return bool(self.text)
 
 
 def translated(argv: Sequence[str], known: Collection[str]) -> list[str]:
@@ -71,7 +59,11 @@ def without_verb(argv: Sequence[str]) -> list[str]:
     places = [1] if len(words) == 1 or not is_path(words[0]) else [1, 2]
     for at in places:
         if command in LISTS and len(words) > 1 and plain(argv[at]) in verbs and not is_path(argv[at]):
-            return [*argv[:at], *argv[at + 1 :]]
+            rest = [*argv[:at], *argv[at + 1 :]]
+            names = [word for word in positions(rest)[1:] if not is_path(word)] if command == "groups" else []
+            if len(names) == 1 and any(map(is_path, words)):  # as in groups describe NAME PATH
+                return [*(word for word in rest if word != names[0]), "--groups", names[0]]
+            return rest
     return [*argv]
 
 
@@ -108,13 +100,12 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> Advice:
     """What to type instead of an unknown command: the command, or the most similar one, or else all of them."""
     name, rest = plain(argv[0]), [part for word in argv[1:] for part in _of_record(word)]
     lead = command_lead(name)
+    if asked := _records_asked(name, lead, rest):
+        return asked
     if _QUERY.match(argv[0]):
         return Advice(filled(f"use kafkalog sql {shlex.quote(argv[0])} PATH", rest))
     if "/" in argv[0] or (lead is None and is_path(argv[0])):
-        if later := [word for word in rest if plain(word) in known or command_lead(plain(word))]:
-            others = [argv[0], *(word for word in rest if word != later[0])]
-            return Advice(f"a command comes first: {LINE}", translated([later[0], *others], known))
-        return Advice(FIRST.replace("PATH", shlex.quote(argv[0])))
+        return _after_path(argv[0], rest, known)
     if own := _own_as_option(rest, known):
         return Advice(f"use {LINE}", own)
     lead = _of_noun_and_verb(name, rest, known) or lead
@@ -139,6 +130,28 @@ def _of_sidecar(lead: Lead | None, words: Sequence[str]) -> Lead | None:
 _SIDECAR: Final = re.compile(r"\.(?:index|timeindex|txnindex|snapshot)$")
 
 
+def _records_asked(name: str, lead: Lead | None, rest: Sequence[str]) -> Advice:
+    """The records with a pattern, as of grep, or the one at an offset; empty if the words ask for something else."""
+    if lead is not None and lead.line == _SEARCH:
+        return search(name, rest) or Advice(f"use {filled(_SEARCH, rest)}", typed=rest)
+    return at_offset(rest) if name in _GETS.split() else Advice("")
+
+
+def _after_path(path: str, rest: Sequence[str], known: Collection[str]) -> Advice:
+    """What to type for a path that stands before the command, or before a query."""
+    if query := next(filter(_QUERY.match, rest), None):
+        others = [path, *(word for word in rest if word not in (query, "-c", "-e"))]
+        return Advice(f"a command comes first: {LINE}", ["sql", query, *others])
+    if later := [word for word in rest if plain(word) in known or command_lead(plain(word))]:
+        others = [path, *(word for word in rest if word != later[0])]
+        return Advice(f"a command comes first: {LINE}", translated([later[0], *others], known))
+    return Advice(FIRST.replace("PATH", shlex.quote(path)))
+
+
+_GETS: Final = "get fetch read message messages record records seek"
+"""Words for commands that have an offset next."""
+
+
 def _own_as_option(words: Sequence[str], known: Collection[str]) -> list[str]:
     """The command line of a command that was typed as an option, as in ``stat --batches``; empty if none was."""
     own = [word for word in words if word.startswith("--") and word[2:] in known]
@@ -156,21 +169,19 @@ def _of_record(word: str) -> list[str]:
 def _advice_of(lead: Lead, typed: Sequence[str]) -> Advice:
     """What a lead says, with what was typed; the rest of what was typed goes to its first command line, if it fits."""
     line = _written(f"kafkalog {lead.line} PATH" if lead.is_same else lead.line, typed)
-    searched = _searched(line, typed)
-    if searched != line or "value contains WORD" in line:
-        typed = [word for word in typed if not re.fullmatch(r"-[a-zA-Z]+|--(?:invert-match|ignore-case)", word)]
-    asked = _grouped(_timed(searched, typed), typed)
-    if asked not in (line, searched):
-        return Advice(f"use {filled(asked, [word for word in typed if word not in _values_of(asked, typed)])}")
-    text = filled(_best_first(searched, typed), typed)
+    asked = _grouped(_timed(line, typed), typed)
+    if asked != line:
+        used = _values_of(typed)
+        return Advice(f"use {filled(asked, [word for word in typed if word not in used])}", typed=typed)
+    text = filled(_best_first(line, typed), typed)
     if not {"-t", "--topic", "--topics"} & {*typed}:
         text = text.replace("from TOPIC", "from records")
     first = re.match(r"kafkalog (?:'[^']*'|\"[^\"]*\"|[^,;('\"])*?(?=,|;| \(| for |$)", text)
     if first is None:
-        return Advice(f"use {text}")
+        return Advice(f"use {text}", typed=typed)
     words = shlex.split(first[0])[1:]
     kept = _kept(typed if "-o" not in words else _without_output(typed), words)
-    return Advice(f"use {LINE}{text[first.end() :]}", [*words, *kept] if kept else [], first[0])
+    return Advice(f"use {LINE}{text[first.end() :]}", [*words, *kept] if kept else [], first[0], typed)
 
 
 def _written(line: str, typed: Sequence[str]) -> str:
@@ -179,6 +190,9 @@ def _written(line: str, typed: Sequence[str]) -> str:
 
     given = dict(itertools.pairwise(typed))
     time = next((meant_time(given[name]) for name in ("--to", "--until", "--at", "--time") if name in given), None)
+    age = next((_age(name, value) for name, value in given.items() if name in _AGES.split()), None)
+    if age is not None and re.match("kafkalog (?:trim|convert) PATH", line):
+        line = f"kafkalog trim PATH --before-timestamp {shlex.quote(age)} -o DIR"
     if time is not None and "kafkalog boot PATH" in line:
         line = commands()["restore-to"].line.replace("TIME", shlex.quote(time))
     if output := given.get("-o") or given.get("--output"):
@@ -188,10 +202,20 @@ def _written(line: str, typed: Sequence[str]) -> str:
     return line.replace("load FILE -o", f"load {shlex.quote(tables[0])} -o") if tables else line
 
 
+_AGES: Final = "--older-than --days --hours --keep-days --max-age --age --before --before-time --retention --ttl"
+
+
+def _age(option: str, value: str) -> str | None:
+    """The time before which something is older than what was typed; None if that is none."""
+    from kafkalog.parsing import meant_time
+
+    return meant_time(with_unit(option, value))
+
+
 def _placed(line: str, given: Mapping[str, str], typed: Sequence[str]) -> str:
     """A line with the place of a copy, the topic to leave out, or the records to delete that were typed."""
     others = [word for word in arguments(typed)[0] if not is_path(word)]
-    if "makes a copy without a topic" in line and not others and not {*_TOPICS}.isdisjoint(typed):
+    if "makes a copy without a topic" in line and not others and not {*TOPICS}.isdisjoint(typed):
         line = commands()["delete-topic"].line
     if line.startswith("kafkalog salvage PATH -o DIR") and "TOPIC" not in line and len(others) == 1:
         line = line.replace("-o DIR", f"-o {shlex.quote(others[0])}")
@@ -203,7 +227,7 @@ def _placed(line: str, given: Mapping[str, str], typed: Sequence[str]) -> str:
 def _before_offset(line: str, given: Mapping[str, str]) -> str:
     """The line for deleting records, with the offset and the partition that were typed."""
     offset = next((given[name] for name in ("--offset", "--before-offset", "--to") if name in given), "N")
-    topic = next((given[name] for name in _TOPICS if name in given), "")
+    topic = next((given[name] for name in TOPICS if name in given), "")
     number = next((given[name] for name in ("--partition", "--partitions", "-p") if name in given), "")
     place = f"PATH/{topic}-{number}" if topic and number else f"PATH -t {topic}" if topic else "PATH"
     return line.replace("trim PATH", f"trim {place}").replace("--before-offset N", f"--before-offset {offset}")
@@ -233,15 +257,15 @@ def _timed(line: str, typed: Sequence[str]) -> str:
         return line
     from kafkalog.parsing import meant_time
 
-    moment = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}.get(time) or meant_time(time) or time
-    words = [*(("-t", "TOPIC") if {*_TOPICS} & {*typed} else ()), "--timestamp", shlex.quote(moment)]
+    moment = _AS_TIMES.get(time) or meant_time(time) or time
+    words = [*(("-t", "TOPIC") if {*TOPICS} & {*typed} else ()), "--timestamp", shlex.quote(moment)]
     return f"kafkalog lookup PATH {' '.join(words)}"
 
 
-def _values_of(line: str, typed: Sequence[str]) -> set[str]:
-    """The values of options that a line was made with."""
+def _values_of(typed: Sequence[str]) -> set[str]:
+    """The values of options of other tools, with which a line was made."""
     given = itertools.pairwise(typed)
-    return {value for name, value in given if name.startswith("--") and name not in _TOPICS and not is_path(value)}
+    return {value for name, value in given if name.startswith("--") and name not in TOPICS and not is_path(value)}
 
 
 def _kept(typed: Sequence[str], line: Sequence[str]) -> list[str]:
@@ -250,7 +274,8 @@ def _kept(typed: Sequence[str], line: Sequence[str]) -> list[str]:
     words = {part for one in line for part in re.split(r"[\s|'\"]+", one)}
     for before, word, after in zip(["", *typed], typed, [*typed[1:], ""], strict=False):
         is_option = word.startswith("-")
-        if (is_option and after in words and not is_path(after)) or (not is_option and word in words):
+        option, value = (word, after) if is_option else (before, word)
+        if {value, _age(option, value)} & words and not (is_option and is_path(after)):
             continue
         if is_option or before.startswith("-") or is_path(word):
             kept.append(word)
@@ -295,26 +320,13 @@ def _grouped(line: str, typed: Sequence[str]) -> str:
         return line
     n = next((given[name] for name in ("--top", "-n", "--limit", "--head") if given.get(name, "").isdecimal()), "")
     names = ", ".join(name if "." in name else f'"{name}"' for name in columns.split(","))
+    n = n or ("10" if " limit 10" in line else "")
     order = f" order by n desc limit {n}" if n else ""
-    table = "TOPIC" if {*_TOPICS} & {*typed} else "records"
+    table = "TOPIC" if {*TOPICS} & {*typed} else "records"
     return f"kafkalog sql 'select {names}, count(*) as n from {table} group by all{order}' PATH"
 
 
-def _searched(line: str, typed: Sequence[str]) -> str:
-    """The line for a search, as the flags of grep change it."""
-    if "(or 'value contains WORD')" not in line:
-        return line
-    flags = "".join(flag for flag in typed if re.fullmatch(r"-[a-zA-Z]+|--(?:invert-match|ignore-case)", flag))
-    words = [word for word in arguments(typed)[0] if re.fullmatch(r"[\w.:-]+", word) and not is_path(word)]
-    is_counted = re.search(r"-[a-zA-Z]*c", flags) is not None
-    negated = "not " if re.search(r"-\w*v", flags) else ""
-    folded = "(?i)" if re.search(r"-\w*i(?!nv)", flags) else ""
-    if folded or len(words) > 1:
-        line = f"kafkalog cat PATH --filter \"{negated}value matches '{folded}{'|'.join(words) or 'WORD'}'\""
-    elif negated:
-        line = "kafkalog cat PATH --filter 'key != WORD' (or 'not value contains WORD')"
-    # an export without an output counts
-    return line.replace("kafkalog cat PATH", "kafkalog export PATH --dry-run") if is_counted else line
+_SEARCH: Final = "kafkalog cat PATH --filter 'key contains WORD or value contains WORD'"
 
 
 FIRST: Final = "a command comes first: kafkalog ls PATH, kafkalog cat PATH, kafkalog report PATH"
@@ -352,6 +364,26 @@ def unexpected(argument: str, command: str, before: Sequence[str]) -> Advice:
     return Advice("")
 
 
+def left_out(message: str, typed: Sequence[str]) -> str:
+    """The end of a message: the values that were typed and that it does not have; empty if it has all."""
+    from kafkalog.parsing import meant_time
+
+    known = {*commands(), *_VERBS, *LISTING_VERBS, *_NOUNS.split()}
+    rest: list[str] = []
+    for before, word in itertools.pairwise(["", *typed]):
+        said = {word, f"{word}s", shown([word]), meant_time(word) or word, _AS_TIMES.get(word, word)}
+        if word.startswith("-") and not word[1:].isdecimal():
+            continue
+        if any(one in message for one in said) or plain(word) in known or before.startswith("-X"):
+            continue
+        rest.append(shown([before, word] if before.startswith("-") else [word]))
+    return f"; left out: {', '.join(rest)}" if rest else ""
+
+
+_AS_TIMES: Final = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
+"""What Kafka's tools have in place of a time."""
+
+
 def positional_topic(words: Sequence[str]) -> str | None:
     """The first of some paths that is none, but a topic of a log dir among the others."""
     paths = [word for word in words if is_path(word)]
@@ -365,11 +397,10 @@ def filled(line: str, typed: Sequence[str]) -> str:
     topics += [word for word in given if word not in paths and is_topic(word, paths)]
     others = [argument for argument in given if argument not in (*paths, *topics)]
     conditions = [argument for argument in others if CONDITION.search(argument)]
-    words = [argument for argument in others if re.fullmatch(r"[\w.:-]+", argument)]
     if conditions:
-        line = re.sub(r"'key == WORD'(?: \(or 'value contains WORD'\))?", lambda _: shlex.quote(conditions[0]), line)
-    elif words:
-        line = line.replace("WORD", words[0])
+        line = re.sub(r"'key == WORD'(?: \(or 'value contains WORD'\))?", lambda _: shown(conditions[:1]), line)
+    elif others:
+        line = put(line, "WORD", others[0])
     line = _with_topics(line, [*dict.fromkeys(topics)])
     return _with_paths(line, paths)
 
@@ -382,7 +413,7 @@ def _with_paths(line: str, paths: Sequence[str]) -> str:
 
 
 _OF_ONE_PATH: Final = "compact|diff|metadata|recover|tiered|trim|truncate"
-_WITH_TOPICS: Final = "batches|cat|convert|export|lookup|ls|report|space|verify"
+_WITHTOPICS: Final = "batches|cat|convert|export|lookup|ls|report|space|verify"
 
 
 def _read_by(line: str, path: str) -> str:
@@ -392,17 +423,13 @@ def _read_by(line: str, path: str) -> str:
     return path
 
 
-def is_topic(word: str, paths: Sequence[str]) -> bool:
-    return any(os.path.exists(f"{path}/{word}-0") for path in paths)
-
-
 def _with_topics(line: str, topics: Sequence[str]) -> str:
     if topics:
         table = topics[0] if topics[0].isidentifier() else f'"{topics[0]}"'
         line = re.sub(r"\b(from|describe) TOPIC", rf"\1 {table}", line.replace(" -t TOPIC", ""))
         line = line.replace("TOPIC", topics[0])
     for topic in topics:
-        line = re.sub(rf"(kafkalog (?:{_WITH_TOPICS}) PATH)\b", rf"\1 -t {topic}", line)
+        line = re.sub(rf"(kafkalog (?:{_WITHTOPICS}) PATH)\b", rf"\1 -t {topic}", line)
     return line
 
 
@@ -434,25 +461,3 @@ def _positional(argv: Sequence[str], valued: Collection[str]) -> list[str]:
 
 
 _WRITTEN: Final = re.compile(r"[^-].*\.(parquet|arrows?|feather|csv|jsonl|ndjson|html|md)(\.gz|\.zst)?")
-
-
-def is_path(argument: str) -> bool:
-    return "://" in argument or os.path.exists(argument)
-
-
-_TOPICS: Final = ("-t", "--topic", "--topics")
-
-
-def arguments(typed: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Positions and values of options that were typed, and the names of topics among the latter."""
-    others: list[str] = []
-    topics: list[str] = []
-    for before, word in itertools.pairwise(["", *typed]):
-        if word.startswith("-"):
-            continue
-        is_named = before in _TOPICS and re.fullmatch(r"[\w.*-]+", word)
-        (topics if is_named else others).append(word)
-    return others, topics
-
-
-CONDITION: Final = re.compile(r"(?i)[=<>]|\s(?:in|is|like|contains|matches|starts_with|has|between)\s")

@@ -12,7 +12,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kafkalog.cli.leads import CONDITION, LINE, Advice, arguments, filled, is_path, is_topic
+from kafkalog.cli.leads import filled
+from kafkalog.cli.typed import CONDITION, LINE, Advice, arguments, is_path, is_topic, put, shown, with_unit
 from kafkalog.text import DURATION
 from kafkalog.words import american, rows
 
@@ -106,7 +107,8 @@ _OPTIONS: Final = r"""
 --timeout-ms --timeout --poll-timeout --session-timeout | | leave it out: files are read to their end
 --query --command --execute -c -e | sql | the query comes first: kafkalog sql 'select ...' PATH
 --sample --every | -n | -n VALUE, or kafkalog sql 'select ... using sample 10' PATH
---reverse --desc --tac --order | --tail | --tail N
+--reverse --desc --tac --order | --tail | kafkalog sql 'select * from TOPIC order by timestamp desc limit N' PATH, the \
+    newest first (--tail N has the last N of each partition, oldest first)
 --pretty --indent --jq | --json | --json, and a pipe into jq
 --color --no-color --no-headers --no-header --tree --recursive --unit --units --by | | leave it out
 --retention | boot | --set 'TOPIC:retention=as-was' for the old retention, --set TOPIC:retention.ms=MS for a time; \
@@ -118,6 +120,7 @@ _OPTIONS: Final = r"""
 --node-id | boot | --nodes VALUE@HOST:PORT
 --print-records --print-data --print-values --deserialize --decode --show-records | dump | --print-data-log
 --stat --numstat --shortstat --count | diff | --content
+-r -R --recursive | diff | --content
 --summary --brief --unified -u | diff | leave it out: the first difference is shown; --content counts what differs
 --summary --stats --summarize --total | ls | leave it out: the last line has the sums
 --topic --topics -t | undelete | leave it out: what is found is written by topic
@@ -130,9 +133,10 @@ _OPTIONS: Final = r"""
     --execute
 --lag --offsets | groups | leave it out: each line has the committed offset and the lag
 --abort --commit | transactions | leave it out: each hanging transaction is listed with the command that ends it
---days --hours --older-than --keep-days --max-age | --retention-ms | --retention-ms MS, or --before-timestamp -7d
+--days --hours --older-than --keep-days --max-age | --retention-ms | --before-timestamp TIME, or --retention-ms MS
 --ts --time --when --date --at | --timestamp | --timestamp TIME
---key --grep --value | lookup | kafkalog cat PATH --filter 'key == VALUE'
+--key --value | lookup | kafkalog cat PATH --filter 'key == VALUE'
+--grep | lookup | kafkalog cat PATH --filter 'key contains VALUE or value contains VALUE'
 --to-table --to-json | export | --format VALUE
 --header --headers --no-header --column --line --box --list --mode | sql
     | leave it out: the first line has the names; --csv, --json or -o FILE choose another form
@@ -153,17 +157,18 @@ _OPTIONS: Final = r"""
 --fields --select --usecols --cut --col | --columns | --columns key,value
 -K -D -Z --delimiter --print-key --print-value --print-offset --print-timestamp --print-partition --print-headers --null
     | --columns | --columns offset,key,value, or --json
---key --grep --key-equals --where-key -k | --filter | --filter 'key == VALUE'
+--key --key-equals --where-key -k | --filter | --filter 'key == VALUE'
+--grep -g | --filter | --filter 'key contains VALUE or value contains VALUE'
 --delete --erase --remove --exclude-key | --drop | --drop 'key == VALUE'
---value --contains --match --pattern --search -g -E | --filter | --filter 'value contains VALUE'
+--value --contains --match --pattern --search | --filter | --filter 'value contains VALUE'
 --prefix --from-key --key-prefix | --filter | --filter "key starts_with VALUE"
 --header --headers | --filter | --filter 'headers.NAME == VALUE'
 --where --query --condition --predicate --expr | --filter | --filter 'COLUMN OP VALUE'
 --where -e --drop-where --delete-where --exclude-condition | --drop | --drop 'COLUMN OP VALUE'
 --since-time | --start-timestamp | --start-timestamp TIME, such as 2026-11-28, or -1d for a day before now
---since --last --ago --newer-than --within | --start-timestamp
+--since --last --ago --newer-than --within -S | --start-timestamp
     | --start-timestamp -VALUE before now, or end-VALUE before the end of the log
---until --older-than | --end-timestamp | --end-timestamp TIME
+--until --older-than -U | --end-timestamp | --end-timestamp TIME
 --time --timestamp --from-time --date --after --start-time | --start-timestamp | --start-timestamp TIME
 --time --date | --timestamp | --timestamp TIME
 --avro-file | --value-format | --value-format avro --schema VALUE
@@ -202,7 +207,8 @@ _OPTIONS: Final = r"""
 --key --key-field --key-name | --key-column | --key-column VALUE
 --value --value-field | --value-column | --value-column VALUE
 --describe --list --all --show --all-topics --topics-with-overrides -L | | leave it out
---regex --regexp --re | --columns | --filter "key matches 'VALUE'" (or value; -t takes globs of topics)
+-E --regex --regexp --re -P | --filter
+    | --filter 'key matches "VALUE" or value matches "VALUE"' (-t takes globs of topics)
 --regex --include --whitelist --topic-pattern --only | --topics | --topics VALUE (names or globs)
 --exclude | --drop | --drop 'key == VALUE' for records, --exclude-topics VALUE for topics
 --exclude --blacklist --not --ignore --skip-topics | --exclude-topics | --exclude-topics VALUE
@@ -282,6 +288,7 @@ def _instead(
     text: str, name: str, value: str, own: Mapping[str, bool], typed: Sequence[str], *, is_joined: bool
 ) -> Instead:
     takes = not is_joined and _is_value(value, name, text, typed)
+    value = with_unit(name, value)
     if takes or is_joined:
         text = _with_value(_with_columns(_fitting(text, value), name, value), re.sub(r"^-(?=\d+$)|^[se]@", "", value))
     text = _next_to(_with_file(text, typed), typed)
@@ -290,7 +297,7 @@ def _instead(
     if text.startswith("leave it out"):
         return Instead(text, [], takes_value=takes)
     if text.startswith("kafkalog "):
-        line = shlex.split(_AFTER_A_LINE.split(text)[0].replace("\\", "").replace("'", '"'))
+        line = shlex.split(_AFTER_A_LINE.split(text)[0].replace("\\", ""))
         words = [word for word in line[2:] if word != "PATH"]
         if words[:1] == ["-o"] and not {"-o", "--output"}.difference({name}).isdisjoint(typed):
             words = ["--format", words[1].rpartition(".")[2]]
@@ -316,6 +323,11 @@ def _next_to(text: str, typed: Sequence[str]) -> str:
     """A text that goes with the other options that were typed: one codec, one number of records."""
     if not _COMPRESSION.isdisjoint(typed):
         text = text.replace("--compression zstd --compression-level", "--compression-level")
+    if "order by timestamp desc" in text:
+        given = dict(itertools.pairwise(typed))
+        text = text.replace(" N", f" {given.get('-n') or given.get('--tail') or 10}")
+    if "from TOPIC" in text and not arguments(typed)[1]:
+        text = text.replace("from TOPIC", "from records")
     return re.sub(r"^-n (\d+)$", r"--tail \1", text) if "--tail" in typed else text
 
 
@@ -358,18 +370,23 @@ def _option_words(text: str, own: Mapping[str, bool]) -> list[str] | None:
     return words or None
 
 
+def _of_header(value: str) -> str:
+    """The condition for a header that was typed as ``NAME=VALUE`` or ``NAME``; empty for other values."""
+    if found := re.fullmatch(r"([\w.-]+) *[=:]=? *([^']+)", value):
+        return f"headers.{found[1]} == {found[2]}"
+    return f"headers has {value}" if re.fullmatch(r"[\w-]+", value) else ""
+
+
 def _fitting(text: str, value: str) -> str:
     """The one of the alternatives in a text that takes such a value, with the value; the text if none or all do."""
     others = [one for one in re.split(r",? or (?=--)|, (?=--)", text) if one.startswith("--")]
-    if "headers.NAME" in text and (found := re.fullmatch(r"([\w.-]+) *[=:]=? *([^']+)", value)):
-        return f"--filter 'headers.{found[1]} == {found[2]}'"
-    if "headers.NAME" in text and re.fullmatch(r"[\w-]+", value):
-        return f"--filter 'headers has {value}'"
+    if "headers.NAME" in text and (condition := _of_header(value)):
+        return f"--filter '{condition}'"
     from kafkalog.parsing import meant_time
 
     moment = meant_time(value)
-    if "--end-offset" in text and (found := re.fullmatch(r"(\d+)(?:[:,-]|\.\.)(\d+)", value)):
-        return f"--start-offset {found[1]} --end-offset {found[2]}"
+    if "--end-offset" in text and (found := _RANGE.fullmatch(value)):
+        return f"--start-offset {found[1]} --end-offset {found[2]}, which leaves out {found[2]} itself"
     if value.isdecimal() and (fits := [one for one in others if re.search(r" N\b", one)]):
         return re.sub(r" N\b.*", f" {value}", fits[0])
     if moment is not None and (fits := [one for one in others if " TIME" in one]):
@@ -501,7 +518,7 @@ def _one_list_of_columns(argv: Sequence[str]) -> list[str]:
     return [*left, "--columns", ",".join(ordered)]
 
 
-_SINCE: Final = ("--since", "--last", "--ago", "--newer-than", "--within")
+_SINCE: Final = ("-S", "--since", "--last", "--ago", "--newer-than", "--within")
 _PLACES: Final = ("from-end", "from-time", "to-time", "start", "stop")
 _FORMATS: Final = ("--to", "--format", "--output-format", "--to-format", "--target-format")
 _BY_VALUE: Final = {
@@ -513,6 +530,7 @@ _BY_VALUE: Final = {
         for kind in ("from-end", "from-time", "to-time", "start", "stop")
     },
     **{(name, kind): {f"--to-{kind}"} for name in _FORMATS for kind in ("table", "json")},
+    **{(name, "range"): {"--offsets"} for name in ("-o", "--offset")},
     ("--sort", "size"): {"--sort-size"},
     **{(f"--{kind}", "file"): {f"--{kind}-file"} for kind in ("avro", "protobuf")},
     **{("-r", kind): {"-r-raw"} for kind in ("time", "number")},
@@ -550,6 +568,8 @@ def _kind(value: str) -> str:
         return _KINDS[value]
     if re.fullmatch(r"-\d+", value):
         return "from-end"
+    if _RANGE.fullmatch(value):
+        return "range"
     if re.match(r"[se]@", value):  # kcat's times
         return "from-time" if value[0] == "s" else "to-time"
     if value.lower() in _TABLE_FORMATS:
@@ -565,6 +585,8 @@ def _kind(value: str) -> str:
     return "file" if re.search(r"/|\.(?!\d)", value) else "time"
 
 
+_RANGE: Final = re.compile(r"(\d+)(?:[:,-]|\.\.)(\d+)")
+"""Two offsets, as for the option ``--offsets``."""
 _TABLE_FORMATS: Final = ("parquet", "csv", "json", "jsonl", "ndjson", "arrow", "feather", "delta", "iceberg")
 
 
@@ -573,8 +595,6 @@ def _with_value(text: str, value: str) -> str:
     if not value or value.startswith("-"):
         return text
     if CONDITION.search(value):
-        return re.sub(r"'[^']*\bVALUE'", lambda _: shlex.quote(value), text)
-    if "'" in value:
-        return text
-    text = text.replace("'COLUMN OP VALUE'", f"'key == {value}'")
-    return re.sub(r"(?<= )VALUE(?=$|[ ,;])", lambda _: shlex.quote(value), text).replace("VALUE", value)
+        text = re.sub(r"'[^']*\bVALUE'", lambda _: shown([value]), text)
+        return text.replace("'COLUMN OP VALUE'", shown([value]))
+    return put(text.replace("'COLUMN OP VALUE'", "'key == VALUE'"), "VALUE", value)

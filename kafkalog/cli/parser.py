@@ -18,8 +18,8 @@ from kafkalog.cli.exits import Exit
 from kafkalog.errors import not_installed
 
 if TYPE_CHECKING:
-    from kafkalog.cli.leads import Advice
     from kafkalog.cli.option_leads import Instead
+    from kafkalog.cli.typed import Advice
 
 USUAL: Final = (
     "output",
@@ -65,13 +65,15 @@ class Misuse(SystemExit):
 
     def text(self, line: Sequence[str] | None) -> str:
         """The message; `line` has the arguments that work, of those of the advice."""
-        from kafkalog.cli.leads import LINE, shown
+        from kafkalog.cli.leads import left_out
+        from kafkalog.cli.typed import LINE, shown
 
         if self.advice is None:
             return self.message
         whole = self.advice.otherwise if line is None else f"kafkalog {shown(line)}"
         said = self.advice.text.replace(LINE, whole) if whole else re.sub(f":? ?{LINE}$", "", self.advice.text)
-        return f"{self.message}{said}"
+        message = f"{self.message}{said}"
+        return f"{message}{left_out(message, self.advice.typed)}"
 
 
 class Parser(argparse.ArgumentParser):
@@ -119,7 +121,7 @@ class Parser(argparse.ArgumentParser):
 
     def _without_value(self, option: str) -> Advice | None:
         """What is meant by an option that takes names, without any: all of them, as in scripts of Kafka."""
-        from kafkalog.cli.leads import LINE, Advice
+        from kafkalog.cli.typed import LINE, Advice
 
         others = [word for word in self._given if word not in (option, *self._short(option))]
         word = option.lstrip("-")
@@ -150,7 +152,7 @@ class Parser(argparse.ArgumentParser):
 
     def _with_open_output(self) -> str:
         """The command line with what is missing, for the reader to fill in."""
-        from kafkalog.cli.leads import shown
+        from kafkalog.cli.typed import shown
 
         line = f"{self.prog} {shown(self._given)} -o {self._option_string_actions['--output'].metavar}"
         needs_topic = self.prog.endswith(" load") and "--topic" not in self._given
@@ -158,7 +160,7 @@ class Parser(argparse.ArgumentParser):
 
     def _to_stdout(self, found: argparse.Namespace) -> Advice:
         """The end of the message about a missing output: to stdout, if that is no terminal, or else a dry run."""
-        from kafkalog.cli.leads import LINE, Advice
+        from kafkalog.cli.typed import LINE, Advice
         from kafkalog.interchange.file_types import STREAM_FORMATS
 
         line = [*self.prog.split()[1:], *self._given]
@@ -167,9 +169,18 @@ class Parser(argparse.ArgumentParser):
         return Advice(f", which shows what it would do: {LINE}", [*line, "--dry-run"])
 
     def _check_paths(self, paths: Sequence[str]) -> None:
-        """Raise an error for a path that is none, but a topic, which has an option."""
-        from kafkalog.cli.leads import LINE, Advice, positional_topic
+        """Raise an error for a path that is none, but a topic, a group or a part, which has an option."""
+        from kafkalog.cli.leads import positional_topic
+        from kafkalog.cli.typed import LINE, Advice, is_path
 
+        for word in paths if any(map(is_path, paths)) else ():
+            options = [action.option_strings[-1] for action in self._actions if _takes(action, word)]
+            if "--groups" in self._option_string_actions and not re.search(r"[./\\]", word):
+                options = ["--groups"]
+            if len(options) == 1 and not is_path(word):
+                rest = [one for one in self._given if one != word]
+                line = [*self.prog.split()[1:], *rest, options[0], word]
+                self.error(f"no file or directory {word}; use {options[0]} {word}", Advice(f": {LINE}", line))
         if "--topics" in self._option_string_actions and (topic := positional_topic(paths)):
             at = self._given.index(topic)
             line = [*self.prog.split()[1:], *self._given[:at], "-t", topic, *self._given[at + 1 :]]

@@ -102,7 +102,7 @@ def _query_of(args: argparse.Namespace) -> str:
 
 def _with_path(query: str) -> str:
     """The command line for a query that has the path in it, as DuckDB has those of files; or else an example."""
-    from kafkalog.cli.leads import shown
+    from kafkalog.cli.typed import shown
 
     path = next((one for one in re.findall(r"'([^']+)'", query) if os.path.exists(one)), None)
     if path is None:

@@ -1,0 +1,106 @@
+"""What was typed: paths, topics, times and conditions; and how a message shows a command line."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+
+def shown(argv: Iterable[str]) -> str:
+    """Arguments as they are typed in a shell; in double quotes where single ones would need more of them.
+
+    >>> print(shown(["cat", "--filter", "value matches 'a|b'", "orders 1"]))
+    cat --filter "value matches 'a|b'" 'orders 1'
+    """
+    return " ".join(f'"{word}"' if "'" in word and not {*'"$`\\!'} & {*word} else shlex.quote(word) for word in argv)
+
+
+def in_filter(value: str) -> str:
+    """A value as a filter takes it: in quotes unless it is a plain word.
+
+    >>> in_filter("key-1"), in_filter("a|b")
+    ('key-1', '"a|b"')
+    """
+    if re.fullmatch(r"[A-Za-z_][\w.-]*|\d+", value) and value.lower() not in ("and", "or", "not", "null"):
+        return value
+    return f"'{value}'" if '"' in value and "'" not in value else f'"{value}"'
+
+
+def put(text: str, place: str, value: str) -> str:
+    """A text with a value in a place: as a shell takes it, and within quotes as a filter does.
+
+    >>> print(put("--filter 'key == WORD' -n WORD", "WORD", "a b"))
+    --filter 'key == "a b"' -n 'a b'
+    """
+
+    def filling(found: re.Match[str]) -> str:
+        if found[0] == place:
+            return shlex.quote(value)
+        whole = re.sub(rf"([\"']?)\b{place}\b\1", lambda _: in_filter(value), found[0][1:-1])
+        return shown([whole]) if whole != found[0][1:-1] else found[0]
+
+    return re.sub(rf"'[^']*'|\"[^\"]*\"|(?<![\w./:=@-]){place}\b", filling, text).replace(place, value)
+
+
+LINE: Final = "\0"
+"""Stands in a text for a command line, which is shown in full if it works."""
+
+
+class Advice(NamedTuple):
+    """What to type instead of something that is unknown here."""
+
+    text: str
+    line: Sequence[str] = ()
+    """The arguments of the command line that `LINE` in the text stands for, if they work."""
+    otherwise: str = ""
+    """What `LINE` stands for if they do not."""
+    typed: Sequence[str] = ()
+    """What was typed after the command, of which the message has all that counts."""
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+
+def is_path(argument: str) -> bool:
+    return "://" in argument or os.path.exists(argument)
+
+
+def is_topic(word: str, paths: Sequence[str]) -> bool:
+    return any(os.path.exists(f"{path}/{word}-0") for path in paths)
+
+
+TOPICS: Final = ("-t", "--topic", "--topics")
+
+
+def arguments(typed: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Positions and values of options that were typed, and the names of topics among the latter."""
+    others: list[str] = []
+    topics: list[str] = []
+    for before, word in itertools.pairwise(["", *typed]):
+        if word.startswith("-"):
+            continue
+        is_named = before in TOPICS and re.fullmatch(r"[\w.*-]+", word)
+        (topics if is_named else others).append(word)
+    return others, topics
+
+
+def positions(typed: Sequence[str]) -> list[str]:
+    """The words that are no options and no values of options."""
+    return [word for before, word in itertools.pairwise(["", *typed]) if not {before[:1], word[:1]} & {"-"}]
+
+
+def options(name: str, values: Iterable[str]) -> list[str]:
+    return [word for value in values for word in (name, value)]
+
+
+def with_unit(option: str, value: str) -> str:
+    """A value with the unit that an option such as ``--days`` has in its name."""
+    unit = re.search(r"-(day|hour)s$", option)
+    return f"{value}{unit[1][0]}" if unit and value.isdecimal() else value
+
+
+CONDITION: Final = re.compile(r"(?i)[=<>]|\s(?:in|is|like|contains|matches|starts_with|has|between)\s")
