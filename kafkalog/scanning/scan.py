@@ -126,8 +126,7 @@ class Scan(ArrowStream):
         self.columns = columns if self._decoding is None else self._decoding.columns
         self._derived = tuple(derived)
         self._binary_type = check_binary_type(options.get("binary_type"))
-        self._records = record_schema(columns, self._binary_type)
-        self._raw_schema = extend_schema(self._records, derived)
+        self._read(columns)
         self._batch_size = optional_integer("batch_size", options.get("batch_size"), 1)
         self.progress: Callable[[int], object] | None = None
         self._last: Pass | None = None
@@ -613,12 +612,16 @@ class Scan(ArrowStream):
         if columns is not None:
             names = [name for name in columns if name not in self._derived]
             one.columns = check_columns(names, self.columns, (), self._derived)
-            if self._decoding is not None:
-                one._decoding = self._decoding.select(names)
-            else:
-                one._records = pa.schema([self._records.field(name) for name in names])
-                one._raw_schema = pa.schema([*one._records, *(self.schema.field(name) for name in self._derived)])
+            if one._decoding is not None:
+                one._decoding = one._decoding.select(names)
+        one._read(one.columns if one._decoding is None else one._decoding.record_columns)
         return one
+
+    def _read(self, columns: Sequence[str]) -> None:
+        """Set the columns of records that are read."""
+        self._records = record_schema(columns, self._binary_type)
+        extract = self._query.extract
+        self._raw_schema = self._records if extract is None else extend_schema(self._records, extract.dtypes)
 
     def without_ruled_out(self, expression: pc.Expression) -> Scan:
         """This scan without records that an expression rules out before they are decoded; others may not match it."""

@@ -77,10 +77,26 @@ class Decoding:
         for name in self.columns:
             if name in self._derived:
                 raise ValueError(f"remove {name!r} from columns: columns of extract are always returned, at the end")
+        self._source = source
+        self.record_columns, self._wanted = self._needed()
+        self._decoders = {name: column_decoder(name, formats[name], source) for name in self._wanted}
+        self._read = tuple(self._wanted)
+        """The columns to decode, of those that have a decoder."""
+        self._types: dict[str, pa.DataType] | None = None
+        self._path: str | None = None
+        self._failures: dict[tuple[str, str, bool, str], _UndecodedValues] = {}
+        self._notes: dict[str, Reason] = {}
+        self._lost: dict[tuple[str, Path, str], _UndecodedValues] = {}
+        self.leaves_out = False
+        """Whether records are left out if a value, or a field of one, does not decode."""
+
+    def _needed(self) -> tuple[tuple[str, ...], dict[str, list[Path] | None]]:
+        """The columns of records to read, and those to decode, each with the fields wanted, or None for all."""
+        formats = self._formats
         needed = ["offset"]
         wanted: dict[str, list[Path] | None] = {}
         extra = [f"{name}{suffix}" for name in formats for suffix in ("_error", "_bytes")]
-        for column in (*self.columns, *columns_of(conditions)):
+        for column in (*self.columns, *columns_of(self.conditions)):
             name, *path = field_path(column)
             if name in formats and column not in extra:
                 paths = wanted.setdefault(name, [])
@@ -105,18 +121,9 @@ class Decoding:
         if any(formats[name].has_frames for name in wanted):
             needed.append("headers")
             # if ids are ambiguous, the topic's subject decides
-            if getattr(source, "has_ambiguous_ids", False):
+            if getattr(self._source, "has_ambiguous_ids", False):
                 needed.append("topic")
-        self.record_columns = tuple(dict.fromkeys(needed))
-        self._wanted = wanted = {name: paths or None for name, paths in wanted.items()}
-        self._decoders = {name: column_decoder(name, formats[name], source) for name in wanted}
-        self._types: dict[str, pa.DataType] | None = None
-        self._path: str | None = None
-        self._failures: dict[tuple[str, str, bool, str], _UndecodedValues] = {}
-        self._notes: dict[str, Reason] = {}
-        self._lost: dict[tuple[str, Path, str], _UndecodedValues] = {}
-        self.leaves_out = False
-        """Whether records are left out if a value, or a field of one, does not decode."""
+        return tuple(dict.fromkeys(needed)), {name: paths or None for name, paths in wanted.items()}
 
     @property
     def decoded(self) -> frozenset[str]:
@@ -126,6 +133,7 @@ class Decoding:
         """Return a copy with some of the columns."""
         one = copy(self)
         one.columns = tuple(columns)
+        one._read_less()
         return one
 
     def where(self, condition: ArrowCondition) -> Decoding:
@@ -134,7 +142,14 @@ class Decoding:
         known = self.conditions
         parts = () if known is None else known.parts if isinstance(known, AllOf) else (known,)
         one.conditions = AllOf((*parts, condition))
+        one._read_less()
         return one
+
+    def _read_less(self) -> None:
+        """Read and decode what the columns and conditions need, once the types of all are known."""
+        if self._types is not None and not self.leaves_out:
+            self.record_columns, wanted = self._needed()
+            self._read = tuple(wanted)
 
     def for_pass(self) -> Decoding:
         """Return a copy that counts what does not decode by itself: engines run several passes at a time."""
@@ -258,7 +273,8 @@ class Decoding:
         self._path = path
         columns: dict[str, pa.Array] = {name: batch.column(name) for name in batch.schema.names}
         mask = np.ones(n, np.bool_)
-        for name, decoder in self._decoders.items():
+        for name in self._read:
+            decoder = self._decoders[name]
             columns[f"{name}_bytes"] = raw = batch.column(name)
             decoded = decoder.decode(Payloads.of(raw), headers, topic)
             columns[name] = decoded.array

@@ -223,6 +223,32 @@ def test_values_that_do_not_decode_are_counted(tmp_path, capsys):
     assert kafkalog.sql('select sum("offset") from t', tmp_path, decode=decode).n_undecoded == 0
 
 
+@pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
+def test_only_what_a_query_reads_is_decoded(tmp_path, capsys):
+    with kafkalog.PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append({"key": [b"a", b"\xff", b"b"], "value": [b'{"a":1}', b"oops", b'{"a":2}']})
+    decode = {"key": "utf8", "value": "json"}
+    expected = {
+        'topic, count(*), sum("offset") from t group by 1': ([("t", 3, 3)], 0),
+        "count(*) from records": ([(3,)], 0),
+        "value.a from t order by 1": ([(1,), (2,), (None,)], 1),
+        "key from t order by 1": ([("a",), ("b",), (None,)], 1),
+        "key from t where value.a = 2": ([("b",)], 2),
+        "count(*) from t where value.a > 0 and key is not null": ([(2,)], 2),
+    }
+    for query, (rows, n_undecoded) in expected.items():
+        result = kafkalog.sql(f"select {query}", tmp_path, decode=decode)
+        assert (result.fetchall(), result.n_undecoded) == (rows, n_undecoded), query
+    scan = kafkalog.scan(tmp_path, decode=decode)
+    for names in (["offset"], ["value"], ["key", "timestamp"], ["headers", "key", "value"]):
+        assert scan.schema.names  # learned
+        narrowed = scan.narrowed(names)
+        assert narrowed.to_table().equals(scan.to_table().select(names))
+        assert narrowed.n_undecoded == len({"key", "value"} & {*names})
+    assert main(["sql", "select count(*) from records", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_damage_that_is_skipped_makes_the_exit_code(log, tmp_path):
     shutil.copytree(log / "orders-0", tmp_path / "orders-0")
     path = min((tmp_path / "orders-0").glob("*.log"))
