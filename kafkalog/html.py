@@ -37,6 +37,9 @@ Item = TypeVar("Item")
 MOST_ROWS: Final = 50
 _MOST_FINDINGS: Final = 20
 _MOST_CHARACTERS: Final = 300
+_MOST_PRINTED: Final = 20
+_MOST_IN_CELL: Final = 40
+_LINE: Final = 120
 _ROWS: Final = ("partitions", "files", "segments", "faults")
 _FINDING: Final = ("reason", "path", "position", "base_offset", "last_offset", "n_records", "damage", "detail")
 
@@ -398,6 +401,10 @@ class ReportList(list[Item], PartsReport):
         number = f"{len(self):,} {self.noun}{'' if len(self) == 1 else 's'}"
         return f"{type(self).__name__}({', '.join(filter(None, [number, self.summary()]))})"
 
+    def __str__(self) -> str:
+        rest = len(self) - _MOST_PRINTED
+        return "\n".join([repr(self), *_lines(self[:_MOST_PRINTED]), *([f"... and {rest:,} more"] if rest > 0 else [])])
+
 
 def _arrow_cells(values: list[object]) -> list[object]:
     """Values of one type for Arrow: paths as text, and what is nested as JSON."""
@@ -424,17 +431,41 @@ def _plain(value: object) -> Any:
 
 
 def _objects(title: str, rows: Sequence[object]) -> str:
-    """A table of dataclasses: their fields and properties, without those that are empty in all rows."""
+    """A table of dataclasses."""
+    columns = _filled_columns(rows[:MOST_ROWS])
+    return table(title, [*columns], zip(*columns.values(), strict=True), n_rows=len(rows))
+
+
+def _filled_columns(rows: Sequence[object]) -> dict[str, list[object]]:
+    """The fields and properties of dataclasses, without those that are empty in all rows."""
     if not rows:
-        return table(title, [], [])
+        return {}
     kind = type(rows[0])
     names = [one.name for one in fields(kind) if not one.name.startswith("_")] if is_dataclass(kind) else []
     names += [name for name, value in vars(kind).items() if isinstance(value, property)]
-    shown = rows[:MOST_ROWS]
-    columns = {name: [_brief(getattr(row, name)) for row in shown] for name in names}
+    columns = {name: [_brief(getattr(row, name)) for row in rows] for name in names}
     # a column that is empty for all rows only takes room; False is a value
-    kept = {name: values for name, values in columns.items() if any(value or value is False for value in values)}
-    return table(title, [*kept], zip(*kept.values(), strict=True), n_rows=len(rows))
+    return {name: values for name, values in columns.items() if any(value or value is False for value in values)}
+
+
+def _lines(rows: Sequence[object]) -> Iterator[str]:
+    """Rows for a terminal: their own text, or as many columns as fit."""
+    if any(type(row).__str__ is not object.__str__ for row in rows):
+        yield from (visible(row) for row in rows)
+        return
+    columns = _filled_columns(rows)
+    if "topic" in columns:
+        columns.pop("path", None)  # says it again
+    cells, width = [], 0
+    for name, values in columns.items():
+        column = [name, *("" if value is None else visible(value, _MOST_IN_CELL) for value in values)]
+        width += max(map(len, column)) + 2
+        if width > _LINE:
+            break
+        is_number = all(value is None or type(value) is int for value in values)
+        longest = max(map(len, column))
+        cells.append([cell.rjust(longest) if is_number else cell.ljust(longest) for cell in column])
+    yield from ("  ".join(row).rstrip() for row in zip(*cells, strict=True))
 
 
 def _brief(value: object) -> object:

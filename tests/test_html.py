@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from golden_sets import unpacked
+from golden_sets import LOG_DIR, unpacked
 
 import kafkalog
 from kafkalog import format as kf
@@ -220,3 +220,15 @@ def test_tables_have_the_declared_types_where_no_row_has_a_value():
 def test_the_dict_of_each_result_is_json(name, log_dir):
     result = getattr(kafkalog, name)(log_dir, **({"offset": 3} if name == "lookup" else {}))
     assert isinstance(json.loads(json.dumps(result.to_dict())), list if isinstance(result, list) else dict)
+
+
+def test_a_list_is_printed_as_lines_of_the_columns_that_fit():
+    rows = kafkalog.ls(LOG_DIR)
+    first, names, *lines = str(rows).splitlines()
+    assert (first, names.split()[:3], len(lines)) == (repr(rows), ["topic", "partition", "size_in_bytes"], len(rows))
+    assert all(len(line) <= 120 and line.startswith(row.topic) for line, row in zip(lines, rows, strict=True))
+    many = type(rows)(list(rows) * 5)
+    assert str(many).splitlines()[-1] == f"... and {len(many) - 20} more"
+    assert str(type(rows)()) == repr(type(rows)())
+    hostile = type(rows)([replace(rows[0], topic="a\x1b[2J")])
+    assert "\x1b" not in str(hostile)
