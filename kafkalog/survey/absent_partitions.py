@@ -59,12 +59,13 @@ def absent_partitions(
             others.setdefault(_elsewhere(directory_id), []).append(PartitionPlan(str(roots[0] / name), key))
             continue
         row = PartitionPlan(str(root / name), key)
-        start, end, has_ends = log_dirs.extent(root, key)
+        start, ends = log_dirs.starts[root].get(key, 0), log_dirs.ends[root]
+        end = None if ends is None else ends.get(key)
         moved = _renamed(name, renamed) if renamed else []
         elsewhere = {*assigned.isr} - {node_id}
         if elsewhere and any(name in at_others.get(replica, (name,)) for replica in elsewhere):
             others.setdefault(_COPIED, []).append(row)
-        elif end is None and not moved and has_ends:
+        elif end is None and not moved and ends is not None:
             others.setdefault(_NEW, []).append(row)
         elif end is not None and end <= start:
             others.setdefault(_EMPTY, []).append(row)
@@ -93,7 +94,8 @@ class _LogDirs:
         self._roots = roots
         self._blank = next(filter(is_blank, roots), None)
         self._by_id = {_directory_id(root): root for root in roots}
-        self._ends: dict[Place, dict[kf.TopicPartition, int] | None] = {}
+        self.ends: dict[Place, dict[kf.TopicPartition, int] | None] = {}
+        """The log ends in the checkpoints of a log dir; None if it has none."""
         self._named: dict[kf.TopicPartition, Place] = {}
         for root in roots:
             both = [offsets for name in kf.END_CHECKPOINTS if (offsets := _checkpoint(root, name)) is not None]
@@ -101,8 +103,8 @@ class _LogDirs:
             for key, end in [pair for offsets in both for pair in offsets.items()]:
                 ends[key] = max(end, ends.get(key, end))
                 self._named.setdefault(key, root)
-            self._ends[root] = ends if both else None
-        self._starts = {root: _checkpoint(root, kf.LOG_START_OFFSET_CHECKPOINT) or {} for root in roots}
+            self.ends[root] = ends if both else None
+        self.starts = {root: _checkpoint(root, kf.LOG_START_OFFSET_CHECKPOINT) or {} for root in roots}
 
     def root_of(self, key: kf.TopicPartition, directory_id: str | None, *, are_all: bool) -> Place | None:
         """The log dir of a partition, by its directory id or a checkpoint; None if it may be on another disk.
@@ -117,14 +119,6 @@ class _LogDirs:
         if root is None and (named is None or is_directory_id(directory_id)) and not are_all:
             return None
         return root or named or self._roots[0]
-
-    def extent(self, root: Place, key: kf.TopicPartition) -> tuple[int, int | None, bool]:
-        """Log start offset and end of a partition in the checkpoints of a log dir, and whether one has ends at all.
-
-        The end is None if none names the partition.
-        """
-        ends = self._ends[root]
-        return self._starts[root].get(key, 0), None if ends is None else ends.get(key), ends is not None
 
 
 def _without_directory(
