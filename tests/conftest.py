@@ -20,7 +20,7 @@ from needs import not_tested, skip_without_package
 
 settings.register_profile(
     "kafkalog",
-    max_examples=examples(200) if THOROUGH else 10,
+    max_examples=examples(200) if THOROUGH else 6,
     deadline=None,
     derandomize=not RANDOM,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

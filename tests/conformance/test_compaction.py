@@ -205,6 +205,7 @@ def test_compact_leaves_what_kafkas_cleaner_leaves_of_many(tmp_path):
     assert min(seen["compressed again"], seen[".txnindex"]) > n // 10
 
 
+@pytest.mark.slow
 def test_compact_leaves_what_kafkas_cleaner_leaves(tmp_path):
     seen = check(16, SEED, tmp_path, n_rounds=1)
     assert min(seen["equal"], seen["cleaned"], seen["removed"], seen[".index"]) > 5, seen

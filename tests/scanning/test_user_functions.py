@@ -127,6 +127,7 @@ def test_none_is_null_in_arrow_and_masked_in_numpy(topic):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_filters_as_text_compare_an_extracted_column_with_numbers(topic):
     def half(offset):
         return offset * 0.5
@@ -155,6 +156,7 @@ def test_filters_as_text_compare_an_extracted_column_with_numbers(topic):
         offsets("is_even == 1")
 
 
+@pytest.mark.slow
 def test_a_filter_on_an_extracted_column_derives_only_what_the_rest_of_it_leaves(topic):
     def fussy(offset):
         if offset > 5:
@@ -168,6 +170,7 @@ def test_a_filter_on_an_extracted_column_derives_only_what_the_rest_of_it_leaves
     assert table.to_pylist() == [{"offset": 3, "x": 6}]
 
 
+@pytest.mark.slow
 def test_a_value_out_of_a_small_floats_range_is_compared_exactly(topic):
     def tenth(offset):
         return offset / 10
@@ -401,6 +404,7 @@ def test_a_function_cannot_change_a_record(topic):
 # --- elsewhere --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_compiled_functions_travel_between_processes(topic):
     where, extract = pickle.loads(pickle.dumps((Where(fails_at_seven), Extract({"x": ("i4", i32)}))))
     assert str(where) == "where=fails_at_seven(offset)"
@@ -440,6 +444,7 @@ _LIMIT = 3
 _TABLE = np.array([0, 1])
 
 
+@pytest.mark.slow
 def test_a_changed_global_array_or_closure_counts(topic, monkeypatch):
     def offsets(function):
         return kafkalog.read_numpy(topic, columns=["offset"], where=function).offset.tolist()
@@ -474,6 +479,7 @@ def _countdown(offset, n):
     return offset < _LIMIT if n == 0 else _countdown(offset, n - 1)
 
 
+@pytest.mark.slow
 def test_a_changed_global_counts_where_helpers_comprehensions_and_modules_use_it(topic, monkeypatch):
     import guard as settings
 

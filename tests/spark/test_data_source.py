@@ -33,10 +33,9 @@ def rows_of(frame):
     return [tuple(row.values()) for row in rows]
 
 
-@pytest.mark.parametrize("level", [pytest.param("read_uncommitted", marks=pytest.mark.slow), "read_committed"])
-@pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=[] if one == "k28" else pytest.mark.slow) for one in golden_sets.SETS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("name", golden_sets.SETS)
 def test_every_golden_topic_is_what_a_consumer_read(source, name, level):
     root = golden_sets.unpacked(name)
     got = {}

@@ -147,6 +147,7 @@ def test_nothing_is_read_again_for_types_that_were_learned(log, monkeypatch):
     source.streamReader(source.schema())
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_users_schema_prunes_structs_and_what_does_not_fit_is_null(spark, log):
     kafkalog.spark.register(spark)
@@ -232,6 +233,7 @@ def test_values_that_do_not_decode_fail_unless_they_are_accepted(faulty):
     assert tasks_of(faulty, columns="value.a", filters='["offset in 0,3"]') == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_driver_counts_what_does_not_decode(spark, faulty):
     from pyspark.sql import Observation

@@ -82,6 +82,7 @@ def test_with_use_time_index_a_task_begins_where_the_index_says(log, tmp_path):
         offsets()
 
 
+@pytest.mark.slow
 def test_executors_read_urls(source, log, tmp_path):
     import fsspec  # noqa: F401 - without it the test is skipped
 

@@ -10,6 +10,7 @@ from kafkalog.records.partitioner import murmur2
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 def test_a_prepared_frame_is_written_by_key_and_time_and_a_second_one_behind_it(session, tmp_path):
     log = tmp_path / "log"
     options = {"compression__type": "zstd", "segment__bytes": 2**20, "batch.size": 1000}

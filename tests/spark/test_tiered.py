@@ -47,6 +47,7 @@ def test_a_local_part_alone_is_said_to_be_a_part(spark, tiered, tmp_path):
         jobs.scan(spark, local, topics="p-multi", columns=["offset"])
 
 
+@pytest.mark.slow
 def test_jobs_read_remote_segments(spark, tiered, tmp_path):
     opened, whole = kafkalog.open(tiered.log_dir, tiered=tiered.remote), kafkalog.open(LOG_DIR)
     assert ordered(arrow(jobs.scan(spark, opened, columns=COLUMNS))) == ordered(whole.to_table(columns=COLUMNS))
@@ -58,7 +59,8 @@ def test_jobs_read_remote_segments(spark, tiered, tmp_path):
     assert all(row["ok"] for row in rows)
 
 
-@pytest.mark.parametrize("level", [pytest.param("read_uncommitted", marks=pytest.mark.slow), "read_committed"])
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
 def test_a_stream_begins_with_remote_segments_and_follows_the_local_ones(spark, source, tiered, tmp_path, level):
     jobs.register(spark)
     reader = spark.readStream.format("kafkalog").option("tiered", str(tiered.remote))

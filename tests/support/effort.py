@@ -13,8 +13,8 @@ THOROUGH = _TIMES > 0
 
 
 def examples(n):
-    """Examples of a property: `n` with `KAFKALOG_THOROUGH=4`, a quarter in CI, a twenty-fifth in a plain run."""
-    return max(5, n * _TIMES // 4 if THOROUGH else n // 25)
+    """Examples of a property: `n` with `KAFKALOG_THOROUGH=4`, a quarter in CI, a fiftieth in a plain run."""
+    return max(4, n * _TIMES // 4 if THOROUGH else n // 50)
 
 
 def trials(plain, thorough):
@@ -24,7 +24,7 @@ def trials(plain, thorough):
 
 def fuzz_inputs(part=1):
     """Inputs of each fuzzer; `KAFKALOG_FUZZ_N` says how many. Some take a part of them: theirs take longer to make."""
-    return int(os.environ.get("KAFKALOG_FUZZ_N") or (15_000 if THOROUGH else 2_000)) // part
+    return int(os.environ.get("KAFKALOG_FUZZ_N") or (15_000 if THOROUGH else 1_000)) // part
 
 
 def forget_constants():

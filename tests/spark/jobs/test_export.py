@@ -18,7 +18,8 @@ from kafkalog.spark.runner import task_directory
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("keys", [pytest.param((), marks=pytest.mark.slow), ("topic", "date")])
+@pytest.mark.slow
+@pytest.mark.parametrize("keys", [(), ("topic", "date")])
 def test_an_export_holds_all_records(spark, log_dir, tmp_path, keys):
     out = tmp_path / "out"
     columns = ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
