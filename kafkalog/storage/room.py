@@ -74,8 +74,8 @@ def _files(path: Place) -> dict[Place, int]:
 
 
 def _data_bytes(path: Place, size: int) -> int:
-    """How many bytes of a file are not in holes; all of an object."""
-    if not isinstance(path, Path):
+    """How many bytes of a file are not in holes; all of an object, and where the system cannot tell."""
+    if not isinstance(path, Path) or not hasattr(os, "SEEK_DATA"):
         return size
     total = end = 0
     try:
