@@ -29,7 +29,7 @@ from kafkalog.errors import (
     Reason,
     UnsafePathError,
 )
-from kafkalog.log.searching.missing import offsets_finding, with_copies
+from kafkalog.log.searching.missing import copied_segments, offsets_finding, with_copies
 from kafkalog.parsing import check_names, integer
 from kafkalog.repair.recovering.targets import Target
 from kafkalog.state.checkpoints import parse_topic_id
@@ -523,7 +523,7 @@ def _about_missing(plan: TopicPlan, numbers: Sequence[int], bare: Mapping[int, C
         detail += f" at the highest known offset (partition {first_names(known)})"
     detail += others + _LOST_STATE.get(plan.name, "")
     names = [name for number in numbers if number in bare for name in bare[number].names]
-    return with_copies(Finding(Reason.SEGMENT_MISSING, detail, path=path, last_offset=last), names)
+    return with_copies(Finding(Reason.SEGMENT_MISSING, detail, path=path, last_offset=last), copied_segments(names))
 
 
 def _note_unknown_commits(names: set[str], evidence: Evidence) -> None:

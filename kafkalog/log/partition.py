@@ -6,10 +6,12 @@ Mirrors the reading half of `UnifiedLog` and `LocalLog`.
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -24,7 +26,7 @@ from kafkalog.log.compaction import Density, GapMeter, is_compacted, was_cleaned
 from kafkalog.log.log_start import log_start, usable_start
 from kafkalog.log.lookups.list_offsets import ListOffsets
 from kafkalog.log.missing_parts import MissingParts, missing_parts
-from kafkalog.log.searching.missing import GapProofs, gap_finding, missing_end, with_copies
+from kafkalog.log.searching.missing import FilesWithoutLog, GapProofs, gap_finding, missing_end, with_copies
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
 from kafkalog.log.segment_reader import PlannedPart, ReadOptions, SegmentBatches, SegmentReader, overlapping
@@ -410,16 +412,17 @@ class Partition(ReadMethods, metaclass=PublicType):
         """The finding about offsets missing between two segments; None if they were compacted."""
         if not self.is_whole:
             return None
-        before = next((segment for segment in reversed(self.segments) if segment.base_offset < end), None)
-        proofs = GapProofs.of(before, self.path, self._names, start, end, self.log_start_offset)
+        at = bisect_left(self.segments, end, key=attrgetter("base_offset"))
+        before = self.segments[at - 1] if at else None
+        proofs = GapProofs.of(before, self.path, self._files, start, end, self.log_start_offset)
         is_compacted = None if proofs.ends else self.is_compacted(end)
         found, _ = gap_finding(str(self.path), start, end, proofs, is_compacted=is_compacted)
-        return None if found is None else with_copies(found, self._names)
+        return None if found is None else with_copies(found, self._files.copies)
 
     @cached_property
-    def _names(self) -> list[str]:
-        """Of all files in the directory; none if it is gone."""
-        return Listing.or_empty(self.path).names
+    def _files(self) -> FilesWithoutLog:
+        """Of all names in the directory; none if it is gone."""
+        return FilesWithoutLog(Listing.or_empty(self.path).names)
 
     def effective(self, selection: Selection, *, include_deleted: bool = False) -> Selection:
         """The selection, restricted to offsets at or above the log start offset unless `include_deleted`.

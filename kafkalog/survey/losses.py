@@ -25,6 +25,7 @@ from kafkalog.log.proved_ends import ProvedEnd
 from kafkalog.log.searching.lost_records import lost_in
 from kafkalog.log.searching.missing import (
     GapProofs,
+    copied_segments,
     copies_past_end,
     cut_finding,
     end_finding,
@@ -296,11 +297,12 @@ def _with_copies(
     names: Sequence[str],
 ) -> list[Finding]:
     """The findings with the files that may have what is missing, and one about such files past the end of the log."""
-    found = [with_copies(one, names) for one in findings]
+    copies = copied_segments(names)
+    found = [with_copies(one, copies) for one in findings]
     if not segments or state.is_live or partition.kind is not None:
         return found
     details = [one.detail for one in found]
-    return [*found, *copies_past_end(str(partition.path), segments[-1].last_offset, names, details)]
+    return [*found, *copies_past_end(str(partition.path), segments[-1].last_offset, copies, details)]
 
 
 def _overlaps(segments: Sequence[SegmentContents], state: LogDirState) -> Iterator[Finding]:

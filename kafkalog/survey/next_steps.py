@@ -176,8 +176,7 @@ def _restored_first(log_dirs: Iterable[Place]) -> list[str]:
                 directories += unnamed_partitions(root / name)
                 continue
             names = Listing.or_empty(root / name).names
-            copied = copied_segments(names).items()
-            files += [f"{name}/{one}" for one, base in copied if kf.segment_file_name(base) not in names]
+            files += [f"{name}/{one}" for one in copied_segments(names)]
     parts = [f"restore the .log files of {first_names(files)}"] if files else []
     parts += [f"give {first_names(directories)} the name of its partition (TOPIC-N)"] if directories else []
     return parts

@@ -286,7 +286,7 @@ class Decoding:
                 mask[
                     [*decoded.failures, *decoded.faults, *(row for lost in decoded.lost for row in lost.rows.tolist())]
                 ] = False
-            if f"{name}_error" in self.columns:
+            if f"{name}_error" in (*self.columns, *columns_of(self.conditions)):
                 columns[f"{name}_error"] = text_array(_reasons(decoded, n))
         for name in self._formats:
             columns.setdefault(f"{name}_bytes", columns.get(name, pa.nulls(0)))

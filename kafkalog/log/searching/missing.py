@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -52,15 +53,38 @@ class GapProofs(NamedTuple):
 
     @classmethod
     def of(
-        cls, before: Segment | None, directory: Place, names: Sequence[str], start: int, end: int, log_start: int
+        cls, before: Segment | None, directory: Place, files: FilesWithoutLog, start: int, end: int, log_start: int
     ) -> GapProofs:
         """The proofs for the gap after a segment. None while a broker runs: its cleaner replaces files one by one."""
         ends = [] if before is None else proved_ends(before, start, end)
         first = max(start, log_start)
-        logs = kf.offsets_of(names, kf.LOG_SUFFIX)
-        orphans, _ = orphan_indexes(directory, names, logs, lambda base: not first <= base < end)
-        found = cls(ends, names_of(orphans), snapshots_in_gap(snapshot_offsets(names), logs.values(), start, end))
+        found = cls(ends, files.indexes_from(first, end, directory), files.snapshots_from(start, end))
         return cls() if any(found) and live.is_live(directory.absolute().parent) else found
+
+
+class FilesWithoutLog:
+    """The files of a partition at offsets at which no segment begins, looked up by offset: there may be many gaps."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._logs = kf.offsets_of(names, kf.LOG_SUFFIX)
+        bases = {*self._logs.values()}
+        of_indexes = (kf.offsets_of(names, suffix).values() for suffix in _INDEXES)
+        self._indexes = sorted({base for some in of_indexes for base in some if base not in bases})
+        self._snapshots = sorted(offset for offset in snapshot_offsets(names) if offset not in bases)
+        self.copies = copied_segments(names)
+
+    def indexes_from(self, start: int, end: int, directory: Place) -> list[str]:
+        """The indexes from `start` to `end` that prove a loss; see `orphan_indexes`."""
+        if bisect_left(self._indexes, start) == bisect_left(self._indexes, end):
+            return []
+        orphans, _ = orphan_indexes(directory, self._names, self._logs, lambda base: not start <= base < end)
+        return names_of(orphans)
+
+    def snapshots_from(self, start: int, end: int) -> list[str]:
+        """The producer snapshots from `start` to `end`."""
+        first, stop = bisect_left(self._snapshots, start), bisect_left(self._snapshots, end)
+        return [*map(snapshot_name, self._snapshots[first:stop])]
 
 
 def gap_finding(
@@ -69,12 +93,14 @@ def gap_finding(
     """The finding about offsets from `start` to `end` between two segments, neither of which has them, and its proofs.
 
     An index proves a loss in compacted topics, too. A snapshot does not: the cleaner of older brokers left those of
-    segments that it had merged. Without proofs, the gap is damage if nothing was compacted. There is no finding if
-    compaction explains it, or the damaged end (`is_damaged`) of the segment before, which has a finding.
+    segments that it had merged. Nor does a single one in a topic that may be compacted: a clean shutdown leaves one
+    inside a segment. Without proofs, the gap is damage if nothing was compacted. There is no finding if compaction
+    explains it, or the damaged end (`is_damaged`) of the segment before, which has a finding.
     """
     if proofs.ends:
         return lost_end_finding(path, start, end, proofs.ends), [proof.name for proof in proofs.ends]
-    names = [*proofs.indexes, *(() if is_compacted else proofs.snapshots)]
+    proves = is_compacted is False or (is_compacted is None and len(proofs.snapshots) > 1)
+    names = [*proofs.indexes, *(proofs.snapshots if proves else ())]
     if names:
         return missing_segment(path, start, end, names)
     if is_compacted or is_damaged:
@@ -133,13 +159,18 @@ def orphan_indexes(
 
 
 def copied_segments(names: Iterable[str]) -> dict[str, int]:
-    """The base offsets of segments by the files that somebody has compressed, renamed, or copied in part."""
-    return {name: int(match[1]) for name in names if (match := _COPY.search(name))}
+    """The base offsets of segments by the files that somebody has compressed, renamed, or copied in part.
+
+    Those of a `.log` that is there do not count.
+    """
+    there = {*names}
+    found = {name: int(match[1]) for name in there if (match := _COPY.search(name))}
+    return {name: found[name] for name in sorted(found) if kf.segment_file_name(found[name]) not in there}
 
 
-def copies_past_end(path: str, last: int, names: Sequence[str], details: Sequence[str]) -> list[Finding]:
+def copies_past_end(path: str, last: int, copies: Mapping[str, int], details: Sequence[str]) -> list[Finding]:
     """The finding about such files past the last offset of a log, which may be its end, unless details name them."""
-    later = {name: base for name, base in copied_segments(names).items() if base > last}
+    later = {name: base for name, base in copies.items() if base > last}
     untold = [name for name in later if not any(name in detail for detail in details)]
     if not untold:
         return []
@@ -147,10 +178,10 @@ def copies_past_end(path: str, last: int, names: Sequence[str], details: Sequenc
     return [Finding(Reason.LOG_END_MISSING, detail, path, base_offset=min(later[name] for name in untold))]
 
 
-def with_copies(finding: Finding, names: Sequence[str]) -> Finding:
-    """The finding about missing offsets, with the files that may have them: compressed, copied in part, renamed."""
+def with_copies(finding: Finding, copies: Mapping[str, int]) -> Finding:
+    """The finding about missing offsets, with the files that may have them; see `copied_segments`."""
     first, last = finding.base_offset or 0, 2**63 - 1 if finding.last_offset is None else finding.last_offset
-    found = [name for name, base in copied_segments(names).items() if first <= base <= last]
+    found = [name for name, base in copies.items() if first <= base <= last]
     if not found or not (finding.damage or finding.reason is Reason.SEGMENT_MISSING):
         return finding
     files = first_names(found, _SHOWN)
