@@ -608,8 +608,8 @@ _IS_DIRECTORY: Final = operator.methodcaller("is_dir")
 def is_partition_directory(path: Place, entries: list[os.DirEntry[str]] | None = None) -> bool:
     """Whether a directory holds segments, or is named like a partition and holds more than directories.
 
-    A volume may have such a name, as data-0, and files next to its log dirs. What has partitions is none, though
-    somebody has put a segment next to them.
+    A volume may have such a name, as data-0, and files next to its log dirs. A log dir is none, though somebody has put
+    a segment next to its partitions; a partition stays one, though somebody has put a copy of another into it.
     """
     entries = list_directory(path) if entries is None else entries
     has_segments = any(map(_is_segment, entries))
@@ -617,14 +617,21 @@ def is_partition_directory(path: Place, entries: list[os.DirEntry[str]] | None =
     with contextlib.suppress(OSError):  # of a link that leads in a circle
         if has_segments and not any(map(_IS_DIRECTORY, entries)):
             return True
-    if not has_segments and kf.parse_partition_directory(path.name or path.absolute().name) is None:
+    is_named_so = kf.parse_partition_directory(path.name or path.absolute().name) is not None
+    if not has_segments and not is_named_so:
         return False
     below = [entry.name for entry in entries if is_directory(entry)]
-    if has_segments or any(map(kf.parse_partition_directory, below)):
-        return not any(map(kf.parse_partition_directory, below))
-    if len(below) == len(entries) > 0:
+    has_partitions = any(map(kf.parse_partition_directory, below))
+    if has_segments:
+        return not has_partitions or _is_a_partitions({entry.name for entry in entries}, is_named_so=is_named_so)
+    if has_partitions or len(below) == len(entries) > 0:
         return False
     return not below or not log_dirs_below(path)
+
+
+def _is_a_partitions(names: set[str], *, is_named_so: bool) -> bool:
+    """Whether a directory with segments and these files is a partition, by what only one of the two kinds has."""
+    return bool(names & _PARTITION_FILES) or (is_named_so and kf.META_PROPERTIES not in names)
 
 
 def is_empty_disk(path: Place) -> bool:

@@ -78,3 +78,37 @@ def test_a_mount_point_and_a_log_dir_in_it_are_one(tmp_path):
     both = kafkalog.open([tmp_path / "mount", tmp_path / "mount" / "kafka"])
     assert not both.findings
     assert len(both) == len(kafkalog.open(tmp_path / "mount"))
+
+
+def places(path):
+    """Scan a path, and recover it without writing: the number of records, and the partitions that it is."""
+    return len(kafkalog.read_table(path, columns=["offset"])), [
+        row.path for row in kafkalog.recover(path, dry_run=True).partitions
+    ]
+
+
+@pytest.mark.parametrize("inner", ["backup-2", "old-20240101"])
+def test_a_partition_with_a_copy_of_another_in_it_stays_one(inner, tmp_path):
+    own, other = tmp_path / "disk" / "p-multi-0", LOG_DIR / "p-txn-0"
+    shutil.copytree(LOG_DIR / "p-multi-0", own)
+    wanted = places(own)
+    shutil.copytree(other, own / inner)
+    assert kafkalog.open(own).path == own
+    assert places(own) == places(own.parent) == wanted
+    # any name will do next to the files that only partitions have
+    renamed = shutil.copytree(own, tmp_path / "saved")
+    (renamed / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    assert kafkalog.open(renamed).path == renamed
+    assert places(renamed) == (wanted[0], [str(renamed)])
+
+
+@pytest.mark.parametrize("name", ["disk", "data-0"])
+def test_a_log_dir_with_a_segment_next_to_its_partitions_stays_one(name, tmp_path):
+    root = tmp_path / name
+    shutil.copytree(LOG_DIR / "p-multi-0", root / "p-multi-0")
+    if name == "data-0":
+        (root / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=abc\n")
+    wanted = places(root)
+    shutil.copy(root / "p-multi-0" / f"{0:020}.log", root)
+    assert [*kafkalog.open(root)] == [("p-multi", 0)]
+    assert places(root) == wanted
