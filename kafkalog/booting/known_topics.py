@@ -71,20 +71,24 @@ class KnownTopics:
     def leave_out_others(
         self, copies: dict[kf.TopicPartition, list[Copy]], accepts: Callable[[str], bool]
     ) -> list[Finding]:
-        """Take the copies out that have the id of another topic, unless a caller accepts them; one finding each."""
+        """Take the copies out that have the id of another topic, unless a caller accepts them; one finding each.
+
+        A deleted topic of that name is another one, too, if there is one of that name now.
+        """
         found = []
         for key, some in list(copies.items()):
             standings = {copy.path: self.standing(copy) for copy in some}
             known = self.metadata.topic_ids.get(key.topic)
             for copy in () if known is None or accepts(key.topic) else some:
                 is_replaced = standings[copy.path] == "newer" and "known" in standings.values()
-                if standings[copy.path] == "other" or is_replaced:
+                if standings[copy.path] in ("other", "deleted") or is_replaced:
                     detail = (
                         f"left out: its topic id is {_id_of(copy)}, but that of the metadata log in {self.where} is"
                     )
                     detail += f" {known}: it is of another topic, or of a deleted one of that name. "
                     detail += ACCEPTED.format(key.topic, known)
-                    found.append(Finding(Reason.LEFT_OUT, detail, path=str(copy.path)))
+                    is_loss = standings[copy.path] != "deleted"
+                    found.append(Finding(Reason.LEFT_OUT, detail, path=str(copy.path), damage=is_loss))
                     self.left_out.append(copy)
         self._drop_left_out(copies)
         return found

@@ -347,6 +347,7 @@ def _topic_id(name: str, copies: Sequence[Copy], evidence: Evidence, options: To
     if chosen is not None:
         return chosen, "option"
     known = None if evidence.metadata is None else evidence.metadata.topic_ids.get(name)
+    differ = len(found) > 1
     if known is not None:
         found.setdefault(known, copies[0] if copies else None)  # type: ignore[arg-type]
     if len(found) > 1:
@@ -354,7 +355,7 @@ def _topic_id(name: str, copies: Sequence[Copy], evidence: Evidence, options: To
         other = known or next(one for one in found if one != wrong)
         where = "the cluster's metadata has" if known else f"{found[other].path} has"
         detail = f"its topic id is {wrong}, but {where} {other}: it belongs to another topic of that name"
-        if known is None or options.is_strict:
+        if differ or options.is_strict:
             detail += f". Leave it out. {ACCEPTED.format(name, other)}"
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=copy.path)
         # no other copy is there

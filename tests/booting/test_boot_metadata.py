@@ -13,6 +13,7 @@ from salvages import output_of
 import kafkalog
 from kafkalog.booting.known_topics import KnownTopics
 from kafkalog.cli.app import main
+from kafkalog.errors import UnsafePathError
 from kafkalog.protocol.encoder import encode_metadata_record
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
@@ -59,6 +60,35 @@ def test_a_topic_that_was_deleted_while_its_broker_was_down_is_named_and_not_bro
     assert not (tmp_path / "out" / "data" / "payments-0").exists()
     assert main(["boot", str(root), "-o", str(tmp_path / "all"), "-q", "--include-unknown"]) == 0
     assert (tmp_path / "all" / "data" / "payments-0").exists()
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_topic_of_today_is_served_and_not_a_deleted_one_of_its_name(tmp_path, order):
+    disks = [log_dir(tmp_path / "new", ["gone", "orders"]), log_dir(tmp_path / "old", ["orders"], epoch=5)]
+    shutil.rmtree(disks[0] / "gone-0")
+    write_metadata(disks[0], ["gone", "orders"], {})
+    append_metadata(disks[0], encode_metadata_record("RemoveTopic", 0, topicId=topic_id(0)))
+    sources = [disks[number] for number in order]
+    report = kafkalog.boot(sources, tmp_path / "out", include_unknown=True)
+    assert [one.source for one in report.leaders] == [str(disks[0] / "orders-0")]
+    assert {one.name: one.topic_id for one in report.topics}["orders"] == topic_id(1)
+    (finding,) = [one for one in report.findings.rows if one.path == str(disks[1] / "orders-0")]
+    assert (finding.reason, finding.damage) == ("left_out", False)
+    assert report.ok
+    with pytest.raises(UnsafePathError, match="belongs to another topic of that name"):
+        kafkalog.boot(sources, dry_run=True, include_unknown=True, strict=True)
+    shutil.rmtree(disks[0] / "orders-0")
+    # its records are served to none
+    alone = kafkalog.boot(sources, dry_run=True, include_unknown=True)
+    assert not [one for one in alone.leaders if one.topic == "orders"]
+
+
+def test_partitions_of_one_topic_that_have_several_ids_are_refused(tmp_path):
+    root = log_dir(tmp_path / "log")
+    write_metadata(root, ["orders"], {})
+    (root / "payments-0").rename(root / "orders-1")
+    with pytest.raises(UnsafePathError, match="belongs to another topic of that name"):
+        kafkalog.boot(root, dry_run=True)
 
 
 def test_topics_that_an_old_metadata_log_lacks_are_served_and_named(tmp_path, capsys):
