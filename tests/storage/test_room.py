@@ -33,7 +33,6 @@ COPYING = {
     "boot": kafkalog.boot,
     "salvage": kafkalog.salvage,
     "merge": lambda disk, out, **how: kafkalog.merge([disk], out, **how),
-    "recover": kafkalog.recover,
 }
 
 
@@ -50,6 +49,16 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(disks, tmp_path
     roomy.append(out.parent)
     run(disk, out)
     assert out.is_dir()
+
+
+def test_recovery_may_cut_what_does_not_fit(disks, tmp_path):
+    (disk, _), _ = disks
+    for how in ({"dry_run": True}, {}):
+        report = kafkalog.recover(disk, tmp_path / "out", **how)
+        (finding,) = [one for one in report.findings.rows if one.reason == "write_failed"]
+        assert finding.detail.startswith("if recovery cuts nothing, this needs ")
+        assert not finding.damage
+    assert (tmp_path / "out").is_dir()
 
 
 def test_zeros_of_preallocated_files_need_no_room(disks, tmp_path):

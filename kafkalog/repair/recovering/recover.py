@@ -32,7 +32,7 @@ from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.location import local_path, parent_of, refuse_url
-from kafkalog.storage.room import check_room
+from kafkalog.storage.room import lacking_room
 from kafkalog.survey.next_steps import log_dirs_of
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
 from kafkalog.survey.startup import PartitionPlan, SegmentAction, SegmentPlan
@@ -167,7 +167,10 @@ def recover(
     for problem in report.problems:
         report.findings.add(problem.to_finding())
     on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
-    check_room(placement.output, [plan.path for plan in plans], report.findings.add, dry_run=dry_run)
+    if output is not None and (detail := lacking_room(Path(os.path.realpath(output)), [plan.path for plan in plans])):
+        # no refusal: how much recovery cuts is not known yet
+        detail = f"if recovery cuts nothing, {detail}"
+        report.findings.add(Finding(Reason.WRITE_FAILED, detail, path=os.fspath(output), damage=False))
     with contextlib.ExitStack() as stack:
         placement.enter(stack, root, [plan.path for plan in plans])
         placement.unmark()
