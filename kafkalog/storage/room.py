@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -105,11 +106,12 @@ def _mount(path: Path) -> tuple[str, str]:
     """The type and the device of the file system that a path is on, by Linux's list."""
     real, best = os.path.realpath(path), ("", "", "")
     try:
-        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").rstrip("\n").split("\n")
     except OSError:
         return "", ""
     for line in lines:
-        where = line.split(" ")[4]
+        # spaces, tabs, line breaks and backslashes are octal there
+        where = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), line.split(" ")[4])
         kind, device = line.partition(" - ")[2].split(" ")[:2]
         is_above = real == where or real.startswith(where.rstrip("/") + "/")
         if is_above and len(where) >= len(best[0]):

@@ -89,6 +89,14 @@ def test_advice_names_a_disk_with_room(disks, capsys):
     assert main([*step.command[1:], "-q"]) == 1
 
 
+def test_the_mount_point_of_a_path_may_have_spaces(tmp_path, monkeypatch):
+    where = str(tmp_path / "a\\b\u2028c d").replace("\\", r"\134").replace(" ", r"\040")
+    lines = f"1 0 8:1 / / rw - ext4 /dev/sda rw\n2 1 8:2 / {where} rw shared:1 - xfs /dev/sdb rw\n"
+    monkeypatch.setattr(room.Path, "read_text", lambda path, **how: lines)
+    assert room._mount(tmp_path / "a\\b\u2028c d" / "new") == ("xfs", "/dev/sdb")
+    assert room._mount(tmp_path) == ("ext4", "/dev/sda")
+
+
 def test_the_file_system_of_a_path_is_known(tmp_path):
     kind, device = room._mount(tmp_path)
     assert kind
