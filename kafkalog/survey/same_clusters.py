@@ -38,12 +38,13 @@ def _united(groups: list[list[Place]]) -> list[list[Place]]:
     found: list[tuple[set[str], list[Place]]] = []
     for paths in groups:
         ids = {topic_id for path in paths for topic_id in _topic_ids(path)}
-        place = next((known for known in found if known[0] & ids), None)
-        if place is None:
-            found.append((ids, paths))
-        else:
-            place[0].update(ids)
-            place[1].extend(paths)
+        first, *others = [one for one in found if one[0] & ids] or [(set(), [])]
+        for more_ids, more in (*others, (ids, paths)):
+            first[0].update(more_ids)
+            first[1].extend(more)
+        found = [one for one in found if one not in others]
+        if first not in found:
+            found.append(first)
     return [paths for _, paths in found]
 
 
