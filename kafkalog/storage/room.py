@@ -43,7 +43,7 @@ def lacking_room(output: Path, logs: Iterable[Place]) -> str:
     """Return how much room logs need next to an output, and how much there is; "" if they fit, or may."""
     logs = [*logs]
     free = free_bytes(output)
-    # holes and zeros of preallocated files are not copied, but asking for them opens each file
+    # holes, as at the end of preallocated files, need no room, but asking for them opens each file; written zeros count
     if n_log_bytes(logs) <= free or _may_share_blocks(output, logs):
         return ""
     n = sum(_data_bytes(path, size) for one in logs for path, size in _files(one).items())

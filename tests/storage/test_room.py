@@ -61,12 +61,16 @@ def test_recovery_may_cut_what_does_not_fit(disks, tmp_path):
     assert (tmp_path / "out").is_dir()
 
 
-def test_zeros_of_preallocated_files_need_no_room(disks, tmp_path):
+def test_only_the_holes_of_preallocated_files_need_no_room(disks, tmp_path):
     (disk, _), roomy = disks
     roomy.append(tmp_path)
     last = disk / "t-0" / f"{18:020}.log"
     os.truncate(last, 2**30)
     kafkalog.salvage(disk, tmp_path / "out")
+    with last.open("r+b") as file:
+        file.seek(2**20)
+        file.write(bytes(2**17))
+    assert room.lacking_room(tmp_path / "out-2", [last])
 
 
 def test_copies_that_may_share_blocks_are_made(disks, tmp_path, monkeypatch):
