@@ -54,7 +54,8 @@ def free_bytes(output: Path) -> int:
     """How many bytes may be written next to a new output."""
     with writing(output):
         status = os.statvfs(closest_parent(output))
-    return status.f_bavail * status.f_frsize
+    # blocks that a file system reserves are root's
+    return (status.f_bfree if os.geteuid() == 0 else status.f_bavail) * status.f_frsize
 
 
 def n_log_bytes(logs: Iterable[Place]) -> int:

@@ -1,6 +1,7 @@
 """Outputs that do not fit on their disk are refused before anything is written, and advice names another disk."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 from merges import replica
@@ -91,6 +92,13 @@ def test_advice_names_a_disk_with_room(disks, capsys):
     (step,) = kafkalog.preflight([first, second]).next
     assert (step.command[-1], step.after) == (f"{second}-booted", "")
     assert main([*step.command[1:], "-q"]) == 1
+
+
+@pytest.mark.parametrize(("user", "n_blocks"), [(0, 50), (1000, 40)])
+def test_reserved_blocks_are_free_for_root(tmp_path, monkeypatch, user, n_blocks):
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bfree=50, f_bavail=40, f_frsize=4096))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert room.free_bytes(tmp_path / "out") == 4096 * n_blocks
 
 
 def test_the_mount_point_of_a_path_may_have_spaces(tmp_path, monkeypatch):
