@@ -461,7 +461,7 @@ class Loss(JsonFields):
         if finding.n_records is None and finding.last_offset is None and finding.base_offset is not None:
             self._open_offset = max(self._open_offset, finding.base_offset)
         # a sum is only as certain as its least certain part
-        self.certainty = max(self.certainty, finding.certainty, key=_CERTAINTIES.index)
+        self.certainty = least_certain(self.certainty, finding.certainty)
         known = (self.first_offset, self.last_offset, finding.base_offset, finding.last_offset)
         offsets = [offset for offset in known if offset is not None]
         if offsets and (finding.n_records != 0 or finding.n_markers):
@@ -474,10 +474,10 @@ class Loss(JsonFields):
         self.n_intact = min(self.n_intact + finding.n_intact, self.n_records)
 
     def __str__(self) -> str:
-        text = f"{'at most ' * (self.certainty == 'at_most')}{counted(self.n_records, 'record')}"
+        text = lost_records(self.n_records, self.certainty)
         if self.n_unknown:
             more = counted(self.n_unknown, "more finding")
-            text = f"{text}, and an unknown number in {more}" if self.n_records else "an unknown number of records"
+            text = f"{text}, and an unknown number in {more}" if self.n_records else lost_records(None)
         if self.n_markers:
             text = f"{text} and " if self.n_records or self.n_unknown else ""
             text += lost_markers(self.n_markers)
@@ -488,7 +488,28 @@ class Loss(JsonFields):
         return text + intact_records(self.n_intact, is_all=is_all)
 
 
-_CERTAINTIES: Final = (None, "exact", "header", "at_most")
+_SURE: Final[dict[Certainty | None, str]] = {
+    None: "{}",
+    "exact": "{}",
+    "header": "{} by their headers",
+    "at_most": "at most {}",
+}
+"""By the certainty of a number, the surest first: its wording."""
+
+
+def least_certain(*certainties: Certainty | None) -> Certainty | None:
+    """The certainty of a sum, by those of its parts."""
+    return max((None, *certainties), key=[*_SURE].index)
+
+
+def lost_records(n: int | None, certainty: Certainty | None = None, n_markers: int = 0) -> str:
+    """How many records are lost, in words, with how certain that is, and how many markers; None is unknown.
+
+    >>> lost_records(10, "at_most"), lost_records(1, "exact"), lost_records(None)
+    ('at most 10 records', '1 record', 'an unknown number of records')
+    """
+    text = "an unknown number of records" if n is None else _SURE[certainty].format(counted(n, "record"))
+    return f"{text}, and {lost_markers(n_markers)}" if n_markers else text
 
 
 def lost_markers(n: int) -> str:

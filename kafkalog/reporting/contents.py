@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Findings, KafkalogError, Limits, Reason, lost_markers
+from kafkalog.errors import Finding, Findings, KafkalogError, Limits, Reason, least_certain, lost_markers, lost_records
 from kafkalog.indexes.statistics import PartitionMeter, SegmentMeter
 from kafkalog.log.live import is_live, settled
 from kafkalog.log.log_dir import LogDir
@@ -156,11 +156,11 @@ class Contents:
         """Return how many records are lost, and the same in words."""
         losses = [*self.findings.losses.values()]
         n_records, n_unknown = sum(one.n_records for one in losses), sum(one.n_unknown for one in losses)
-        is_most = any(one.certainty == "at_most" for one in losses)
+        certainty = least_certain(*(one.certainty for one in losses))
         n_partitions = sum(bool(one.n_records or one.n_unknown or one.n_markers) for one in losses)
         n_markers = sum(one.n_markers for one in losses)
-        text = f"{'at most ' * is_most}{counted(n_records, 'record')}" if n_records else ""
-        more = f"an unknown number of records in {counted(n_unknown, 'place')}" if n_unknown else ""
+        text = lost_records(n_records, certainty) if n_records else ""
+        more = f"{lost_records(None)} in {counted(n_unknown, 'place')}" if n_unknown else ""
         where = f" in {counted(n_partitions, 'partition')}" if n_partitions else ""
         return {
             "n_records_lost": n_records,

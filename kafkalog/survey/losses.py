@@ -11,13 +11,23 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import Certainty, Finding, KafkalogError, Loss, Reason, intact_records, lost_markers
+from kafkalog.errors import (
+    Certainty,
+    Finding,
+    KafkalogError,
+    Loss,
+    Reason,
+    intact_records,
+    least_certain,
+    lost_markers,
+    lost_records,
+)
 from kafkalog.html import JsonFields, PartsReport
 from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
@@ -106,17 +116,9 @@ class Lost(JsonFields):
 
     def __str__(self) -> str:
         """One line: the offsets, the number of records, and the reason."""
-        n = records_lost(self.n_records, self.certainty, self.n_markers)
+        n = lost_records(self.n_records, self.certainty, self.n_markers)
         n += intact_records(self.n_intact, is_all=self.n_intact == self.n_records)
-        return f"offsets {offset_range(self.first_offset, self.end_offset)}, {n} ({self.reason.value})"
-
-
-def records_lost(n_records: int | None, certainty: Certainty | None, n_markers: int) -> str:
-    """How many records and markers were lost, and how certain that is, in words."""
-    sure = {"exact": "", "header": " by their headers", "at_most": " at most", None: ""}[certainty]
-    n = "unknown" if n_records is None else f"{n_records:,}"
-    markers = f", and {lost_markers(n_markers)}" if n_markers else ""
-    return f"records lost: {n}{sure}{markers}"
+        return f"offsets {offset_range(self.first_offset, self.end_offset)}, lost: {n} ({self.reason.value})"
 
 
 class PartitionsReport(PartsReport):
@@ -210,7 +212,7 @@ def _join(before: Lost, after: Lost, reached: int) -> Lost:
     """Return one loss for two that touch or overlap; `reached` is the end of the first."""
     end = None if after.end_offset is None else max(reached, after.end_offset)
     n_markers = before.n_markers + after.n_markers
-    certainty = max(before.certainty, after.certainty, key=_CERTAINTIES.index)
+    certainty = least_certain(before.certainty, after.certainty)
     n_records = None
     if before.n_records is not None and after.n_records is not None:
         n_records = before.n_records + after.n_records
@@ -224,9 +226,6 @@ def _join(before: Lost, after: Lost, reached: int) -> Lost:
     found = replace(before, end_offset=end, n_records=n_records, certainty=certainty, n_bytes=n_bytes)
     n_intact = before.n_intact + after.n_intact
     return replace(found, n_markers=n_markers, n_intact=n_intact if n_records is None else min(n_intact, n_records))
-
-
-_CERTAINTIES: Final = (None, "exact", "header", "at_most")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,9 @@ import pytest
 
 import kafkalog
 from kafkalog.cli import main
+from kafkalog.errors import Finding, Reason
+from kafkalog.reporting.contents import Contents
+from kafkalog.survey.losses import Lost, total
 
 N_BATCHES, N_RECORDS = 20, 10
 LOG = f"{0:020d}.log"
@@ -21,6 +24,20 @@ def test_a_loss_of_unknown_length_has_no_end():
     assert (str(loss), loss.last_offset) == ("an unknown number of records, offsets 5..?", 5)
     loss.add(kafkalog.errors.Finding(kafkalog.errors.Reason.SIZE_NEGATIVE, "", base_offset=7, last_offset=9))
     assert str(loss).endswith("offsets 5..10")
+
+
+@pytest.mark.parametrize(
+    ("certainty", "text"),
+    [("exact", "7 records"), ("header", "7 records by their headers"), ("at_most", "at most 7 records")],
+)
+def test_a_number_of_lost_records_reads_the_same_in_a_range_a_total_and_a_report(certainty, text):
+    found = Finding(Reason.OFFSET_GAP, path="t-0", base_offset=3, last_offset=9, n_records=7, certainty=certainty)
+    lost = Lost.of(found)
+    assert str(lost) == f"offsets 3..10, lost: {text} (offset_gap)"
+    assert str(total([lost])) == f"{text}, offsets 3..10"
+    contents = Contents(kafkalog.Limits(), 0)
+    contents.add_findings([found])
+    assert contents.lost()["losses"] == f"{text} in 1 partition"
 
 
 def make(directory, base=0, n=N_BATCHES):

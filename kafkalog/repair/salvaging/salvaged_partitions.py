@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkalog.errors import DEFAULT_LIMITS, LIMIT_NAMES, Certainty, Finding, Findings, Reason
+from kafkalog.errors import DEFAULT_LIMITS, LIMIT_NAMES, Certainty, Finding, Findings, Reason, lost_records
 from kafkalog.html import JsonFields, PartsReport, ReportList
-from kafkalog.survey.losses import Lost, PartitionsReport, records_lost
+from kafkalog.survey.losses import Lost, PartitionsReport
 from kafkalog.survey.next_steps import NextStep, steps_after_damage
 from kafkalog.text import counted, offset_range
 
@@ -243,14 +243,13 @@ class SalvageReport(CopyReport, PartitionsReport):
 
 def _hole(lost: LostRange) -> str:
     offsets = offset_range(lost.first_offset, lost.end_offset)
-    records, times = records_lost(lost.n_records, lost.certainty, lost.n_markers), ""
-    if lost.reason in LIMIT_NAMES:
-        records = records.replace("records lost", "records left out")
+    records, times = lost_records(lost.n_records, lost.certainty, lost.n_markers), ""
+    what = "left out" if lost.reason in LIMIT_NAMES else "lost"
     if lost.timestamp_before is not None or lost.timestamp_after is not None:
         before, after = ("?" if time is None else time for time in (lost.timestamp_before, lost.timestamp_after))
         times = f", between {before} and {after} ms"
     disk = ", not readable from the disk" if lost.is_unreadable else ""
     return (
         f"{lost.segment}@{offset_range(lost.start, lost.end)}: {lost.reason.value}, offsets {offsets},"
-        f" {records}{times}{disk}"
+        f" {what}: {records}{times}{disk}"
     )
