@@ -8,7 +8,7 @@ snapshot. Mirrors `ProducerStateManager`, `ProducerStateEntry` and `ProducerAppe
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
@@ -182,6 +182,38 @@ def newest_snapshot(
             except KafkalogError as error:
                 report(error)
     return None
+
+
+def kept_snapshots(
+    offsets: Iterable[int], bases: Sequence[int], *, start: int, end: int, recovered_from: int | None = None
+) -> list[int]:
+    """Of the snapshots at some offsets, those that a broker keeps when it loads a log from `start` to `end`.
+
+    `bases` are the base offsets of its segments, rising. Of the snapshots at none of them, only the last one is kept,
+    and only after all of them. After `recovered_from`, the base offset of the first segment that is recovered, only
+    those of `loaded_snapshots` are.
+    Source: ProducerStateManager.removeStraySnapshots, ProducerStateManager.truncateAndReload, Kafka 4.3.
+
+    >>> kept_snapshots([10, 15, 20, 25, 30, 40], [0, 10, 20, 30], start=10, end=40)
+    [20, 30, 40]
+    """
+    rising, usual = sorted(offsets), {*bases}
+    last_stray = max({*rising} - usual, default=-1)
+    if last_stray >= max(bases, default=0):
+        usual.add(last_stray)
+    kept = [offset for offset in rising if start < offset <= end and offset in usual]
+    if recovered_from is None:
+        return kept
+    loaded = loaded_snapshots(bases)
+    return [offset for offset in kept if offset <= recovered_from or offset in loaded]
+
+
+def loaded_snapshots(bases: Sequence[int]) -> frozenset[int]:
+    """The base offsets at which a broker takes snapshots when it loads a log: those of its last two segments.
+
+    Source: UnifiedLog.rebuildProducerState, Kafka 4.3.
+    """
+    return frozenset(bases[-2:])
 
 
 def with_markers(

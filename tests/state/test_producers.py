@@ -13,9 +13,31 @@ from kafkalog import format as kf
 from kafkalog._kernels.crc import checksum_crc32c
 from kafkalog.errors import SidecarError
 from kafkalog.records.header_walk import walk
-from kafkalog.state.producers import ProducerSnapshot, ProducerState, encode_snapshot, read_markers, read_snapshot
+from kafkalog.state.producers import (
+    ProducerSnapshot,
+    ProducerState,
+    encode_snapshot,
+    kept_snapshots,
+    read_markers,
+    read_snapshot,
+)
 from kafkalog.state.transactions import Outcome
 from kafkalog.storage.source import BufferSource
+
+
+@pytest.mark.parametrize(
+    ("offsets", "options", "kept"),
+    [
+        ([10, 20, 30, 40], {}, [20, 30, 40]),  # none at the log start
+        ([20, 25, 35, 40], {}, [20, 40]),  # the last one without a segment
+        ([20, 25], {}, [20]),  # before the last segment
+        ([20, 40, 41], {}, [20]),  # past the end, and so is the one that a broker looks at
+        ([20, 30, 40], {"recovered_from": 20}, [20, 30]),
+        ([20, 30, 40], {"recovered_from": 0}, [20, 30]),
+    ],
+)
+def test_a_broker_that_loads_a_log_keeps_snapshots_at_its_segments_and_one_at_its_end(offsets, options, kept):
+    assert kept_snapshots(offsets, [0, 10, 20, 30], start=10, end=40, **options) == kept
 
 
 def snapshot(entries, *, n=None, version=1, crc=None):

@@ -41,6 +41,7 @@ from kafkalog.state.producers import (
     ProducerSnapshot,
     ProducerState,
     encode_snapshot,
+    kept_snapshots,
     newest_snapshot,
 )
 from kafkalog.state.transactions import ENDED_DTYPE, aborted_entries
@@ -465,17 +466,10 @@ class ProducerReplay:
         return aborted_entries(np.concatenate(ended))
 
     def finish(self, base_offsets: list[int], log_end_offset: int) -> dict[int, npt.NDArray[np.void]]:
-        """The snapshots that remain after a broker loaded the log: at base offsets and at the log end offset.
-
-        Of the snapshots that are at no base offset, a broker keeps only the last one, and only above all base offsets.
-        """
-        kept = {offset: entries for offset, entries in self.snapshots.items() if offset <= log_end_offset}
-        strays = sorted(offset for offset in kept if offset not in base_offsets)
-        largest_base = max(base_offsets, default=0)
-        for offset in strays:
-            if offset != strays[-1] or offset < largest_base:
-                del kept[offset]
-        self.snapshots = {offset: entries for offset, entries in kept.items() if offset > self._log_start_offset}
+        """The snapshots that remain after a broker loaded the log: at base offsets and at the log end offset."""
+        there = filter(log_end_offset.__ge__, self.snapshots)
+        kept = kept_snapshots(there, base_offsets, start=self._log_start_offset, end=log_end_offset)
+        self.snapshots = {offset: self.snapshots[offset] for offset in kept}
         if log_end_offset:
             state, last_snapshot = self._load(log_end_offset)
             if log_end_offset > last_snapshot:

@@ -27,6 +27,7 @@ from kafkalog.repair.placement import PartitionOutput
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata
 from kafkalog.state.leader_epochs import LeaderEpochs
+from kafkalog.state.producers import kept_snapshots
 from kafkalog.state.transactions import is_in_order
 from kafkalog.survey.evidence import LogDirState, SegmentContents, tail_finding
 from kafkalog.survey.losses import remains, survey
@@ -460,28 +461,17 @@ class PartitionRecovery:
         """Remove the producer snapshots that a broker does not keep.
 
         Those after the first segment that is recovered go, and are taken again where segments are read.
-        Source: ProducerStateManager.truncateAndReload, ProducerStateManager.removeStraySnapshots, Kafka 4.3.
         """
         bases = [segment.base_offset for segment in report.segments if segment.action != "deleted"]
         first = min((*self.plan.lone, *filter(self.plan.is_unflushed, self.plan.bases)), default=None)
         there = self.plan.snapshots()
-        strays = [offset for offset in there if offset not in bases]
-        newest = max(strays, default=0)
-        kept = set()
-        is_read = False
-        for offset in sorted(there, reverse=True):
-            if not report.log_start_offset < offset <= report.log_end_offset:
-                continue
-            if offset not in bases and (offset != newest or newest < max(bases, default=0)):
-                continue
-            if first is not None and offset > first and offset not in bases[-2:]:
-                continue
-            # the newest that can be read is loaded; a broker deletes those after it that cannot
-            is_read |= there[offset] is not None
-            if is_read:
-                kept.add(offset)
+        start, end = report.log_start_offset, report.log_end_offset
+        kept = kept_snapshots(there, bases, start=start, end=end, recovered_from=first)
+        # the newest that can be read is loaded; a broker deletes those after it that cannot
+        while kept and there[kept[-1]] is None:
+            kept.pop()
         if self.plan.partition.kind != "delete" and self.is_replayed:
-            self.kept_snapshots = kept
+            self.kept_snapshots = {*kept}
         for name in self.plan.files.names:
             is_kept = kf.parse_base_offset(name) in kept or name in self.written or name in self.plan.files.removed
             if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and not is_kept and self.kept_snapshots is not None:

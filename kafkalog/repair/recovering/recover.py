@@ -30,6 +30,7 @@ from kafkalog.repair.placement import PartitionOutput, Placement, clean_shutdown
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
+from kafkalog.state.producers import loaded_snapshots
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.location import local_path, parent_of, refuse_url
 from kafkalog.storage.room import lacking_room
@@ -276,7 +277,7 @@ class RecoveryRun(RebuildTarget):
                 one.main = self._work(plan, only, kinds)
                 # a broker has cut these before it begins, so that their damage ends nothing
                 one.main.passes = plan.cut_before
-                one.main.passed_snapshots = frozenset(plan.bases[-2:])
+                one.main.passed_snapshots = loaded_snapshots(plan.bases)
             works = [*one.lone, *([] if one.main is None else [one.main])]
             if not works:
                 self._finish(one)
