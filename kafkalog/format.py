@@ -169,6 +169,8 @@ LOADED_CHECKPOINTS: Final = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPO
 """Those by which a broker loads its partitions. Source: LogManager.loadLogs, Kafka 4.3."""
 END_CHECKPOINTS: Final = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 """Those with offsets that a log reached."""
+BOUNDED_CHECKPOINTS: Final = (*END_CHECKPOINTS, CLEANER_OFFSET_CHECKPOINT)
+"""Those whose offsets are not past the end of a log: a broker that truncates a log lowers them."""
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 CLEAN_SHUTDOWN_TEXT: Final = '{"version":0,"brokerEpoch":-1}'

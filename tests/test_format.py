@@ -2,6 +2,7 @@
 
 import pytest
 
+from kafkalog import format as kf
 from kafkalog.format import (
     TopicPartition,
     codec_name,
@@ -10,6 +11,7 @@ from kafkalog.format import (
     parse_partition_directory,
     segment_file_name,
 )
+from kafkalog.log.log_dir import logs_among
 
 ID = "c9eefd1639d646409599f16e98f3d811"
 
@@ -93,3 +95,14 @@ def test_names_written_are_ascii_and_read_back():
 def test_codec_names():
     assert [codec_name(codec) for codec in range(8)][:5] == ["none", "gzip", "snappy", "lz4", "zstd"]
     assert codec_name(6) == "unknown(6)"
+
+
+def test_each_checkpoint_of_offsets_is_of_starts_or_not_past_the_end_of_a_log():
+    assert sorted([kf.LOG_START_OFFSET_CHECKPOINT, *kf.BOUNDED_CHECKPOINTS]) == sorted(kf.OFFSET_CHECKPOINTS)
+
+
+@pytest.mark.parametrize("name", [*kf.LOG_DIR_FILES, *kf.OFFSET_CHECKPOINTS])
+def test_a_glob_in_a_log_dir_leaves_out_the_files_next_to_its_partitions(name, tmp_path):
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / name).touch()
+    assert logs_among([tmp_path / "t-0", tmp_path / name]) == [tmp_path / "t-0"]

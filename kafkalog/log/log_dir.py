@@ -515,7 +515,7 @@ def _is_next_to_partitions(path: AnyPath) -> bool:
     return os.path.basename(path) in _NEXT_TO_PARTITIONS and kind_of(path) == "file"
 
 
-_NEXT_TO_PARTITIONS: Final = frozenset({*kf.LOG_DIR_FILES, kf.CLEANER_OFFSET_CHECKPOINT, kf.BOOTSTRAP_CHECKPOINT})
+_NEXT_TO_PARTITIONS: Final = frozenset({*kf.LOG_DIR_FILES, *kf.OFFSET_CHECKPOINTS, kf.BOOTSTRAP_CHECKPOINT})
 
 
 def log_dirs_at(path: Path) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kafkalog import format as kf
@@ -81,12 +81,13 @@ class CutPartitions:
             return None
         return parse_milliseconds(name, time, end_ms=lambda: latest_of(plan.partition for plan in self.plans))
 
-    def is_past_end(self, plan: LoadPlan, checkpoints: Sequence[str]) -> bool:
+    def is_past_end(self, plan: LoadPlan) -> bool:
         """Whether something of a partition lies past its log's end, as a truncation leaves it that was killed."""
         end, key = plan.partition.log_end_offset, plan.partition.topic_partition
         if not plan.partition.segments or plan.files.problem(plan.path) is not None:
             return False
-        offsets = [(read_offset_checkpoint(self.log_dir / name) or {}).get(key, 0) for name in checkpoints if key]
+        known = [read_offset_checkpoint(self.log_dir / name) or {} for name in kf.BOUNDED_CHECKPOINTS]
+        offsets = [one.get(key, 0) for one in known if key]
         with contextlib.suppress(KafkalogError):
             epochs = read_leader_epochs(plan.path / kf.LEADER_EPOCH_CHECKPOINT)
             offsets += [] if epochs is None else epochs["start_offset"].tolist()

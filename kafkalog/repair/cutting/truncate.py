@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from datetime import datetime
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -29,8 +28,6 @@ from kafkalog.storage.location import refuse_url
 from kafkalog.storage.source import ByteSource
 from kafkalog.survey.startup import PartitionPlan, SegmentPlan
 from kafkalog.survey.startup_load import LoadPlan
-
-_CHECKPOINTS: Final = tuple(name for name in kf.OFFSET_CHECKPOINTS if name != kf.LOG_START_OFFSET_CHECKPOINT)
 
 
 def truncate(
@@ -106,7 +103,7 @@ def truncate(
     cut = CutPartitions(path, placement, limits=limits)
     stamp = cut.milliseconds("to_timestamp", to_timestamp)
     ends: dict[LoadPlan, int | None] = {plan: _end(plan, to_offset, to_epoch, stamp) for plan in cut.plans}
-    finishes = {plan: ends[plan] is None and cut.is_past_end(plan, _CHECKPOINTS) for plan in cut.plans}
+    finishes = {plan: ends[plan] is None and cut.is_past_end(plan) for plan in cut.plans}
     with cut.open() as make:
         is_changing = any(finishes[plan] or ends[plan] is not None for plan in cut.plans)
         was_marked = is_changing and placement.unmark()
@@ -135,7 +132,7 @@ def _lower_checkpoints(cut: CutPartitions) -> None:
             if row.topic_partition in offsets and row.error is None:
                 offsets[row.topic_partition] = min(offsets[row.topic_partition], row.log_end_offset)
 
-    for name in _CHECKPOINTS:
+    for name in kf.BOUNDED_CHECKPOINTS:
         cut.put_checkpoint(name, clamp)
 
 
