@@ -14,10 +14,11 @@ from golden_sets import GOLDEN
 import kafkalog
 from kafkalog import words
 from kafkalog.calls import keywords_of
-from kafkalog.cli import option_leads
+from kafkalog.cli import leads, option_leads
 from kafkalog.cli.app import build_parser
 from kafkalog.cli.commands import SUMMARIES
 from kafkalog.errors import KafkalogError
+from kafkalog.interchange import file_types
 from kafkalog.scanning.options import ScanOptions
 
 
@@ -69,6 +70,29 @@ def test_a_row_of_options_counts_for_an_option_or_a_command_that_is_there():
         if needs.startswith("-") and (named := re.match(r"--?[a-z][a-z-]*", text)):
             having = [command for command in SUMMARIES if needs in options_of(command)]
             assert any(named[0] in options_of(command) for command in having), row
+
+
+def test_no_row_is_about_an_option_that_all_commands_have_for_which_it_counts():
+    stale = []
+    for row in words.rows(option_leads._OPTIONS):
+        typed, needs, _ = (part.strip() for part in row.split("|", 2))
+        having = [options_of(command) for command in SUMMARIES if needs in {"", command, *options_of(command)}]
+        stale += [(word, row) for word in typed.split() if having and all(word in own for own in having)]
+    assert not stale
+
+
+def test_a_name_of_a_file_of_records_is_recognized_with_each_suffix():
+    suffixes = [suffix for suffix in file_types._FORMATS_BY_SUFFIX if suffix not in file_types.UNCERTAIN]
+    assert all(leads._is_written(f"x{suffix}") and leads._is_table(f"x{suffix}.gz") for suffix in suffixes)
+    assert all(leads._is_table(f"x{suffix}") and not leads._is_written(f"x{suffix}") for suffix in file_types.UNCERTAIN)
+    assert not any(leads._is_table(word) for word in ("orders", "orders-0", "-o.csv", "x.log", ".csv"))
+
+
+@pytest.mark.parametrize("command", ["export", "load"])
+def test_each_format_has_a_lead_for_those_who_type_it_as_an_option(command):
+    rows = [[part.strip() for part in row.split("|", 2)] for row in words.rows(option_leads._OPTIONS)]
+    led = {word for typed, needs, _ in rows if needs == command for word in typed.split()}
+    assert {f"--{name}" for name in file_types.FORMATS} <= led
 
 
 def test_keywords_are_those_of_functions():

@@ -27,6 +27,7 @@ from kafkalog.cli.typed import (
     shown,
     with_unit,
 )
+from kafkalog.interchange.file_types import UNCERTAIN, file_type
 from kafkalog.text import near
 from kafkalog.words import Lead, command_lead, commands, plain
 
@@ -198,7 +199,7 @@ def _written(line: str, typed: Sequence[str]) -> str:
     if output := given.get("-o") or given.get("--output"):
         line = line.replace("-o DIR", f"-o {shlex.quote(output)}")
     line = _placed(line, given, typed)
-    tables = [word for word in arguments(typed)[0] if _TABLE.fullmatch(word) and word != output]
+    tables = [word for word in arguments(typed)[0] if _is_table(word) and word != output]
     return line.replace("load FILE -o", f"load {shlex.quote(tables[0])} -o") if tables else line
 
 
@@ -237,7 +238,9 @@ def _without_output(typed: Sequence[str]) -> list[str]:
     return [word for before, word in itertools.pairwise(["", *typed]) if not {"-o", "--output"} & {before, word}]
 
 
-_TABLE: Final = re.compile(r"[^-].*\.(parquet|arrows?|feather|csv|jsonl|ndjson|json|avro)(\.gz|\.zst)?")
+def _is_table(word: str) -> bool:
+    """Whether a word is the name of a file of records."""
+    return not word.startswith("-") and file_type(word)[0] is not None
 
 
 def _best_first(line: str, typed: Sequence[str]) -> str:
@@ -440,7 +443,7 @@ def with_output(command: str, argv: Sequence[str], valued: Collection[str], writ
     take values, and `writes` is what the help calls the output.
     """
     words = _positional(argv, valued)
-    tables = [word for word in words if _WRITTEN.fullmatch(word) and writes != "LOG_DIR"]
+    tables = [word for word in words if _is_written(word) and writes != "LOG_DIR"]
     outputs = tables or _new_places(words, writes)
     if len(outputs) != 1 or len(words) == 1:
         return Advice("")
@@ -460,4 +463,7 @@ def _positional(argv: Sequence[str], valued: Collection[str]) -> list[str]:
     return [word for last, word in itertools.pairwise(["", *argv]) if not word.startswith("-") and last not in valued]
 
 
-_WRITTEN: Final = re.compile(r"[^-].*\.(parquet|arrows?|feather|csv|jsonl|ndjson|html|md)(\.gz|\.zst)?")
+def _is_written(word: str) -> bool:
+    """Whether a word is the name of a file that a command writes: of records, or a report."""
+    is_report = not word.startswith("-") and word.endswith((".html", ".md"))
+    return is_report or (_is_table(word) and not word.endswith(UNCERTAIN))

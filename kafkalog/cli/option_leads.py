@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from kafkalog.cli.leads import filled
 from kafkalog.cli.typed import CONDITION, LINE, Advice, arguments, is_path, is_topic, put, shown, with_unit
+from kafkalog.interchange.file_types import FORMAT_NAMES
 from kafkalog.text import DURATION
 from kafkalog.words import american, rows
 
@@ -66,7 +67,8 @@ _OPTIONS: Final = r"""
 --to --format --target-version | convert | leave it out: v2 is written
 --output --out --to --outfile | --explain | kafkalog export PATH -o VALUE, or --json > FILE
 --offsets --range --between | --start-offset | --start-offset N --end-offset N
---csv --parquet --arrow --jsonl --ndjson | export | -o FILE.csv (or .parquet, .arrow, .jsonl): the name says the format
+--csv --parquet --arrow --arrows --jsonl --ndjson | export
+    | -o FILE.csv (or .parquet, .arrow, .jsonl): the name says the format
 --csv --tsv --excel --xlsx | --columns | kafkalog export PATH -o FILE.csv, or --json
 -o-json | --json | --json
 -o-table | --columns | kafkalog export PATH -o FILE.VALUE
@@ -86,7 +88,7 @@ _OPTIONS: Final = r"""
 --level | --compression-level | --compression zstd --compression-level VALUE
 --rename --new-name --topic | convert | kafkalog export PATH --isolation-level read_committed -o FILE.parquet, then \
     kafkalog load FILE.parquet -o DIR --topic NAME
---csv --parquet --json-lines --arrow --jsonl --ndjson --from --source | load | pass PATH without an option
+--csv --parquet --json-lines --arrow --arrows --jsonl --ndjson --from --source | load | pass PATH without an option
 --sep --separator --delimiter --delim -d --quote --quotechar | load
     | leave it out: the delimiter is found in the first line: comma, semicolon, tab or pipe
 --header --headers --no-header --skip-rows --skiprows --names | load | leave it out: the first line has the names
@@ -105,7 +107,7 @@ _OPTIONS: Final = r"""
 --fail-fast --exit-first --stop-on-error -x | verify | leave it out: the exit code is 1 if there is damage
 --progress --no-progress --bar --no-bar | -q | leave it out: it shows on a terminal; -q hides it
 --timeout-ms --timeout --poll-timeout --session-timeout | | leave it out: files are read to their end
---query --command --execute -c -e | sql | the query comes first: kafkalog sql 'select ...' PATH
+--query --execute -e | sql | the query comes first: kafkalog sql 'select ...' PATH
 --sample --every | -n | -n VALUE, or kafkalog sql 'select ... using sample 10' PATH
 --reverse --desc --tac --order | --tail | kafkalog sql 'select * from TOPIC order by timestamp desc limit N' PATH, the \
     newest first (--tail N has the last N of each partition, oldest first)
@@ -126,7 +128,6 @@ _OPTIONS: Final = r"""
 --topic --topics -t | undelete | leave it out: what is found is written by topic
 --all --everything | | leave it out: all is read unless -t or -p choose
 --quick --fast --headers-only | verify | --indexes-only
---topic --topics | groups | leave it out: each group has a line per partition; -g chooses groups
 --reset-offsets --to-earliest --execute --delete-offsets --shift-by | groups
     | groups are only read here: kafkalog groups PATH -o offsets.csv saves their offsets, and kafka-consumer-groups.sh \
     --bootstrap-server HOST:PORT --group GROUP --all-topics --reset-offsets --to-earliest sets a cluster's with \
@@ -144,7 +145,7 @@ _OPTIONS: Final = r"""
 --schema-file --avsc --proto --schema-path | --schema | --schema VALUE
 --deserialize --deser --codec-value --decoder | --value-format | --value-format avro (or json, protobuf, utf8)
 -r -R --recursive | verify | leave it out: all below a directory is read
--O --latest --newest | --tail | --tail N
+-O --newest | --tail | --tail N
 --last-n | --tail | --tail VALUE
 -c --count --max-messages --head --top --first --lines --max --take --read-num --max-records --num --rows --nrows --size
     | -n | -n VALUE
@@ -178,11 +179,11 @@ _OPTIONS: Final = r"""
 --key-deserializer --key-type | --key-format | --key-format utf8 (or json, avro)
 -r-raw --raw-output --raw-values --slurp | --columns | --columns value for values alone, or --json, and a pipe into jq
 -r --registry --registry-url --schema-registry-url | --schema-registry | --schema-registry URL
--s -sh -hs -h -lh -l -a -c -d --total --max-depth --summarize
+-s -sh -hs -lh -l -a -c -d --total --max-depth --summarize
     | space | leave it out: it has totals, and human sizes on a terminal
--l -lh -la -h -a -1 --long --all --human --human-readable -S -r -R | ls
+-l -lh -la -a -1 --long --all --human --human-readable -S -r -R | ls
     | leave it out: ls has sizes, times and all topics; -s lists segments
--h --human-readable | | leave it out
+--human-readable | | leave it out
 --sort-size --sort | ls
     | kafkalog space PATH, which sorts by size; or --json, and sort with jq -s 'sort_by(.size_in_bytes)'
 --sort --sort-by --order-by --order --reverse | groups | --json, and sort with jq -s 'sort_by(.lag)'
@@ -201,9 +202,9 @@ _OPTIONS: Final = r"""
 --replicas --brokers --replication-factor | --nodes | --nodes VALUE
 -G --group-id --consumer-group | --groups | --groups VALUE
 --all-groups --describe --list --state --verbose-groups | --members | leave it out: all groups are listed; add --members
---describe --list --all --show --scan --print -l | undelete | --dry-run
+--describe --list --show --scan --print -l | undelete | --dry-run
 --latest --current --latest-only --newest | schemas | --json, which has a line per version, the latest last
---history --changes | metadata | leave it out
+--changes | metadata | --history
 --key --key-field --key-name | --key-column | --key-column VALUE
 --value --value-field | --value-column | --value-column VALUE
 --describe --list --all --show --all-topics --topics-with-overrides -L | | leave it out
@@ -215,10 +216,10 @@ _OPTIONS: Final = r"""
 --skip-errors --skip-message-on-error --ignore-errors --keep-going --skip-corrupt --on-error --lenient --errors --strict
     | --on-corruption | --on-corruption skip
 --no-verify --no-checksum --skip-crc | --no-check-crcs | --no-check-crcs
---deep-iteration --deep --full --thorough --verify-checksum --checksum --all-checks | verify | --deep
+--deep-iteration --full --thorough --verify-checksum --checksum --all-checks | verify | --deep
 --deep-iteration | | leave it out
 --strict | verify | leave it out: any damage makes the exit code 1
---fix --repair --auto -y -f -p --yes
+--fix --repair --auto -y -f --yes
     | verify | kafkalog verify PATH, whose next: line is the way to a log that a broker serves
 --dry --simulate --plan --preview --check --noop --what-if -N --dryrun --trockenlauf | --dry-run | --dry-run
 --force --replace -y --yes --clobber | --overwrite | --overwrite
@@ -230,7 +231,6 @@ _OPTIONS: Final = r"""
 --debug --trace --log-level | | -v
 --committed --read-committed | --isolation-level | --isolation-level read_committed
 --tombstones --compacted --dedup --unique | --latest | --latest key
---segment --segments -s | --segments | --segments
 --partition-cols --hive --partition | --partition-by | --partition-by topic,date
 --codec --compress --compression-type --compression-codec -z | --compression | --compression VALUE
 --name --topic-name --into | --topic | --topic VALUE
@@ -572,7 +572,7 @@ def _kind(value: str) -> str:
         return "range"
     if re.match(r"[se]@", value):  # kcat's times
         return "from-time" if value[0] == "s" else "to-time"
-    if value.lower() in _TABLE_FORMATS:
+    if value.lower() in FORMAT_NAMES:
         return "json" if "json" in value.lower() else "table"
     if value in {*_FORMATS_OF_VALUES, *_FORMATS_OF_VALUES.values()}:
         return "format"
@@ -587,7 +587,6 @@ def _kind(value: str) -> str:
 
 _RANGE: Final = re.compile(r"(\d+)(?:[:,-]|\.\.)(\d+)")
 """Two offsets, as for the option ``--offsets``."""
-_TABLE_FORMATS: Final = ("parquet", "csv", "json", "jsonl", "ndjson", "arrow", "feather", "delta", "iceberg")
 
 
 def _with_value(text: str, value: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -35,6 +36,8 @@ _FORMATS_BY_SUFFIX: Final = {
     ".json": "jsonl",
     ".avro": "avro",
 }
+FORMAT_NAMES: Final = (*(suffix[1:] for suffix, name in _FORMATS_BY_SUFFIX.items() if name in FORMATS), *TABLE_FORMATS)
+"""What the formats of exports are called: by their suffixes, and tables."""
 UNCERTAIN: Final = (".json", ".avro")
 """Suffixes that other files have as well, such as the metadata of a table."""
 _PACKED_BY_SUFFIX: Final = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
@@ -53,9 +56,10 @@ def file_type(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
     return _FORMATS_BY_SUFFIX.get(suffixes[-1]) if suffixes else None, packed
 
 
-def check_format(format: str) -> None:
-    if format not in FORMATS:
-        raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
+def check_format(format: str, known: Collection[str] = FORMATS) -> None:
+    """Raise ValueError for a format that is not among those that can be written, or other known ones."""
+    if format not in known:
+        raise ValueError(f"format must be one of {', '.join(known)}, not {format!r}")
 
 
 def packed_suffix(compression: str) -> str:

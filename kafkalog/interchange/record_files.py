@@ -251,7 +251,7 @@ def _format_of(name: str, format: str | None) -> tuple[str, str | None]:
     found = format or named
     if found is None:
         raise ValueError(f"{name}: unknown format; end the name in {SUFFIXES}, or set format (--format)")
-    check_format(found)
+    check_format(found, _READERS)
     # both are read from their end, and a compressed stream has only a beginning
     if packed is not None and found in ("parquet", "arrow"):
         raise ValueError(f"{name}: {found} is not read from a {packed} file; unpack it first")

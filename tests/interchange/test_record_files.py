@@ -10,6 +10,7 @@ from refusals import fails_with
 import kafkalog
 from kafkalog import load
 from kafkalog.errors import ReadError, UnwritableError
+from kafkalog.interchange import record_files
 
 
 @pytest.mark.parametrize(
@@ -132,3 +133,10 @@ def test_text_that_may_be_base64_needs_a_choice(tmp_path, name, text):
         kafkalog.export(tmp_path / encoding, tmp_path / f"{encoding}-{name}")
         load([tmp_path / f"{encoding}-{name}"], tmp_path / f"{encoding}-again")
         assert kafkalog.read_table(tmp_path / f"{encoding}-again").column("value").to_pylist() == [value]
+
+
+def test_a_format_that_is_only_written_is_named_as_one_that_cannot_be_read(tmp_path, monkeypatch):
+    monkeypatch.delitem(record_files._READERS, "csv")
+    (tmp_path / "a.csv").write_text("key\n1\n")
+    with pytest.raises(ValueError, match="format must be one of parquet, arrow, arrows, jsonl, not 'csv'"):
+        record_files.RecordFile(tmp_path / "a.csv")
