@@ -342,6 +342,7 @@ TABLES: Final = {
             "in_controlled_shutdown": pa.bool_(),
             "incarnation_id": _TEXT,
             "log_dirs": _TEXTS,
+            "cordoned_log_dirs": _TEXTS,
         }
     ),
     "voters": pa.schema({"id": _INT, "directory_id": _TEXT, "endpoints": _TEXTS}),
@@ -458,4 +459,5 @@ def _node(number: int, role: str, fields: Mapping[str, Any]) -> Row:
         "in_controlled_shutdown": fields.get("inControlledShutdown"),
         "incarnation_id": fields["incarnationId"],
         "log_dirs": list(fields.get("logDirs", ())),
+        "cordoned_log_dirs": list(fields.get("cordonedLogDirs") or ()),
     }

@@ -121,9 +121,12 @@ def test_partitions_brokers_and_topics_change(tmp_path):
     directories = [topic, other]
     path = log_of(
         tmp_path,
-        record("RegisterBroker", brokerId=1, incarnationId=topic, rack="r", logDirs=directories),
+        record(
+            "RegisterBroker", brokerId=1, incarnationId=topic, rack="r", logDirs=directories, cordonedLogDirs=[topic]
+        ),
         record("RegisterBroker", brokerId=2, incarnationId=topic),
         record("BrokerRegistrationChange", brokerId=1, fenced=-1, inControlledShutdown=1),
+        record("BrokerRegistrationChange", brokerId=1, cordonedLogDirs=[other]),
         record("UnregisterBroker", brokerId=2),
         record("Topic", name="t", topicId=topic),
         record("Topic", name="u", topicId=other),
@@ -149,6 +152,7 @@ def test_partitions_brokers_and_topics_change(tmp_path):
     assert not found.findings
     (broker,) = found.brokers
     assert (broker["is_fenced"], broker["in_controlled_shutdown"], broker["rack"]) == (False, True, "r")
+    assert (broker["log_dirs"], broker["cordoned_log_dirs"]) == (directories, [other])
     (one,) = found.partitions
     assert (one["leader"], one["leader_epoch"], one["partition_epoch"]) == (2, 1, 2)
     assert (one["isr"], one["elr"], one["directories"]) == ([2, 1], [], directories)

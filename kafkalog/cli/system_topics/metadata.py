@@ -78,8 +78,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 _LEAST: Final = (
-    *("DIRECTORIES", "LAST KNOWN ELR", "ELR", "TOPIC ID", "PARTITION EPOCH", "LEADER RECOVERY STATE"),
-    *("REMOVING REPLICAS", "ADDING REPLICAS", "RESOURCE TYPE", "PATTERN TYPE", "ID", "ENDPOINTS"),
+    *("CORDONED LOG DIRS", "DIRECTORIES", "LAST KNOWN ELR", "ELR", "TOPIC ID", "PARTITION EPOCH"),
+    *("LEADER RECOVERY STATE", "REMOVING REPLICAS", "ADDING REPLICAS", "RESOURCE TYPE", "PATTERN TYPE", "ID"),
+    "ENDPOINTS",
 )
 """Columns that a narrow terminal goes without, the first one first."""
 
