@@ -196,6 +196,11 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(file), target
 
 
+def test_the_readme_leads_to_every_guide():
+    readme = (ROOT / "README.md").read_text()
+    assert not [page.name for page in (DOCS / "guides").glob("*.md") if f"(docs/guides/{page.name})" not in readme]
+
+
 def test_the_readme_is_short_and_its_two_commands_are_marked_for_ci():
     readme = (ROOT / "README.md").read_text()
     assert readme.count("\n") < 160
