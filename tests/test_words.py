@@ -12,6 +12,7 @@ import pytest
 from golden_sets import GOLDEN
 
 import kafkalog
+import kafkalog.comparing.content  # where another test has imported a module next to it, nothing else does
 from kafkalog import words
 from kafkalog.calls import keywords_of
 from kafkalog.cli import leads, option_leads
