@@ -882,7 +882,7 @@ kafkalog write out.parquet -t orders -o new2 -> kafkalog load out.parquet -o new
 kafkalog groups D --reset-offsets --to-earliest -> --reset-offsets, --to-earliest: groups are only read here
 kafkalog tail -f P --lines 3 -> kafkalog cat -f PATH --tail 3
 kafkalog convert P --codec gzip --level 9 -o gz -> kafkalog convert PATH --compression gzip --compression-level 9 -o gz
-kafkalog topics --list --bootstrap-server x D -> use kafkalog ls PATH, or
+kafkalog topics --list --bootstrap-server x D -> use kafkalog ls PATH
 kafkalog s3 ls s3://b -> use kafkalog ls s3://b, such
 kafkalog logs --since 1h D -> kafkalog cat PATH --start-timestamp -1h
 kafkalog value_counts D -> count(*)
@@ -1020,6 +1020,38 @@ kafkalog D 'select count(*) from records' -> kafkalog sql 'select count(*) from 
 kafkalog diff -r D D -> kafkalog diff --content PATH PATH
 kafkalog completion bash
 kafkalog repair D --dry-run -> kafkalog recover PATH --dry-run
+# a format as an option, with the file if one was typed
+kafkalog export D -t orders --jsonl -> use -o orders.jsonl: kafkalog export PATH -t orders -o orders.jsonl
+kafkalog export D -t orders --csv -> kafkalog export PATH -t orders -o orders.csv
+kafkalog export D -t orders --parquet -> kafkalog export PATH -t orders -o orders.parquet
+kafkalog export D -t orders --jsonl mine.jsonl -> kafkalog export PATH -t orders -o mine.jsonl
+kafkalog export D -t orders --arrow -o mine.x -> kafkalog export PATH -t orders --format arrow -o mine.x
+# records to delete by their keys; retention with the topic and the limit
+kafkalog delete-records D -t orders --key k-1 -> use kafkalog convert PATH -t orders -o DIR --drop 'key == k-1'
+kafkalog delete-records D -t orders -p 0 --key k-1 -> convert PATH -t orders -o DIR --drop 'key == k-1' -p 0
+kafkalog delete-records D -t orders --offset 3 -> use kafkalog trim PATH -t orders --before-offset 3 -o DIR
+kafkalog retention D -t orders --retention-ms 86400000
+    -> use kafkalog trim PATH -t orders --retention-ms 86400000 -o DIR
+kafkalog retention D --retention-bytes 1000 -o new -> use kafkalog trim PATH --retention-bytes 1000 -o new
+kafkalog expire D -t orders --days 7 -> use kafkalog trim PATH -t orders --before-timestamp -7d -o DIR
+# options that are left out, or are others here
+kafkalog ls D -lhS -> kafkalog space PATH, which sorts by size
+kafkalog ls -S D -t orders -> kafkalog space PATH -t orders, which sorts by size
+kafkalog dump P --batches -> leave it out: batches are printed: kafkalog dump PATH/*.log
+kafkalog dump S --batches -> leave it out: batches are printed: kafkalog dump PATH
+kafkalog boot D --broker-id 1 -o new-cluster
+    -> leave it out: nodes have the ids 1 to N, or those of --nodes 1@HOST:PORT: kafkalog boot PATH -o new-cluster
+kafkalog boot D --node-id=1 -o new-cluster -> kafkalog boot PATH -o new-cluster
+kafkalog transactions D --find-hanging -> use --hanging: kafkalog transactions PATH --hanging
+kafkalog schemas D --subject a --version latest
+    -> leave it out: all versions are listed: kafkalog schemas PATH --subjects a
+# what is suggested works for the path
+kafkalog info S -> use kafkalog ls PATH (see
+kafkalog topics D --describe -> use kafkalog ls PATH (see
+kafkalog topics D/cluster -> use kafkalog ls PATH, or kafkalog metadata PATH --show topics for their settings
+kafkalog metadata-shell D/cluster ls /topics -> use kafkalog metadata PATH --show topics (see
+kafkalog metadata-shell --snapshot __cluster_metadata-0/00000000000000000222-0000000001.checkpoint cat /image/acls
+    -> use kafkalog metadata __cluster_metadata-0 --show acls
 # what has no counterpart is named
 kafkalog watch D --interval 77 -> kafkalog cat PATH --follow --tail 0; left out: --interval 77
 kafkalog count D --key k-77 --offset 4711 -> left out: --key k-77, --offset 4711
@@ -1041,6 +1073,7 @@ def names(tmp_path_factory):
     segment = next(partition.glob("*.log"))
     with segment.open("rb") as file:
         places = {"d": directory, "p": partition, "s": segment, "file": file, "out": tmp_path}
+        (tmp_path / "cluster" / "__cluster_metadata-0").mkdir(parents=True)
         (tmp_path / "dangling").symlink_to("nowhere")
         (tmp_path / "00000000000000000000.log").mkdir()
         (tmp_path / "__cluster_metadata-0").mkdir()
@@ -1098,6 +1131,7 @@ def test_a_command_is_right_or_named(guess, word, names, capsys, monkeypatch):
         "D": names["d"],
         **{f"D/{one}": names["d"] / one for one in ("orders", "orders-0@3")},
         "D/orders-7": names["d"] / "orders-7",
+        "D/cluster": names["out"] / "cluster",
         "P": names["p"],
         "S": names["s"],
     }

@@ -170,6 +170,7 @@ def _of_record(word: str) -> list[str]:
 def _advice_of(lead: Lead, typed: Sequence[str]) -> Advice:
     """What a lead says, with what was typed; the rest of what was typed goes to its first command line, if it fits."""
     line = _written(f"kafkalog {lead.line} PATH" if lead.is_same else lead.line, typed)
+    line, typed = _shell_of_metadata(line, typed)
     asked = _grouped(_timed(line, typed), typed)
     if asked != line:
         used = _values_of(typed)
@@ -185,15 +186,31 @@ def _advice_of(lead: Lead, typed: Sequence[str]) -> Advice:
     return Advice(f"use {LINE}{text[first.end() :]}", [*words, *kept] if kept else [], first[0], typed)
 
 
+def _shell_of_metadata(line: str, typed: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The line for a metadata log and what was typed, with the table that ``ls /topics`` of Kafka's shell means."""
+    places = [re.fullmatch(r"/(?:image/)?([a-z]+)(?:/.*)?", word) for word in typed if not os.path.isfile(word)]
+    found = [place for place in places if place and place[1] in _IN_THE_SHELL]
+    if line != "kafkalog metadata PATH" or not found:
+        return line, typed
+    rest = [word for word in typed if word not in (found[0][0], *_OF_THE_SHELL)]
+    return f"{line} --show {_IN_THE_SHELL[found[0][1]]}", rest
+
+
+_OF_THE_SHELL: Final = ("ls", "cat", "tree", "cd", "find", "man")
+_IN_THE_SHELL: Final = {
+    "topics": "topics", "brokers": "brokers", "cluster": "brokers", "features": "features", "configs": "configs",
+    "acls": "acls", "scram": "scram", "quotas": "quotas",
+}  # fmt: skip
+"""The tables of our metadata for the nodes of Kafka's metadata shell."""
+
+
 def _written(line: str, typed: Sequence[str]) -> str:
     """A line with the output, the time and the file to load that were typed."""
     from kafkalog.parsing import meant_time
 
     given = dict(itertools.pairwise(typed))
     time = next((meant_time(given[name]) for name in ("--to", "--until", "--at", "--time") if name in given), None)
-    age = next((_age(name, value) for name, value in given.items() if name in _AGES.split()), None)
-    if age is not None and re.match("kafkalog (?:trim|convert) PATH", line):
-        line = f"kafkalog trim PATH --before-timestamp {shlex.quote(age)} -o DIR"
+    line = _retained(line, given)
     if time is not None and "kafkalog boot PATH" in line:
         line = commands()["restore-to"].line.replace("TIME", shlex.quote(time))
     if output := given.get("-o") or given.get("--output"):
@@ -203,6 +220,16 @@ def _written(line: str, typed: Sequence[str]) -> str:
     return line.replace("load FILE -o", f"load {shlex.quote(tables[0])} -o") if tables else line
 
 
+def _retained(line: str, given: Mapping[str, str]) -> str:
+    """A line that deletes records, with the age or the size that was typed."""
+    age = next((_age(name, value) for name, value in given.items() if name in _AGES.split()), None)
+    if age is not None and re.match("kafkalog (?:trim|convert) PATH", line):
+        return f"kafkalog trim PATH --before-timestamp {shlex.quote(age)} -o DIR"
+    name = next((name for name in _RETENTIONS if name in given), None)
+    return line if name is None else line.replace("--retention-ms MS", f"{name} {shlex.quote(given[name])}")
+
+
+_RETENTIONS: Final = ("--retention-ms", "--retention-bytes")
 _AGES: Final = "--older-than --days --hours --keep-days --max-age --age --before --before-time --retention --ttl"
 
 
@@ -226,11 +253,13 @@ def _placed(line: str, given: Mapping[str, str], typed: Sequence[str]) -> str:
 
 
 def _before_offset(line: str, given: Mapping[str, str]) -> str:
-    """The line for deleting records, with the offset and the partition that were typed."""
+    """The line for deleting records: those with a key, or before an offset of a partition."""
+    if key := given.get("--key") or given.get("-k"):
+        return put(commands()["delete"].line, "WORD", key)
     offset = next((given[name] for name in ("--offset", "--before-offset", "--to") if name in given), "N")
     topic = next((given[name] for name in TOPICS if name in given), "")
     number = next((given[name] for name in ("--partition", "--partitions", "-p") if name in given), "")
-    place = f"PATH/{topic}-{number}" if topic and number else f"PATH -t {topic}" if topic else "PATH"
+    place = f"PATH/{topic}-{number}" if topic and number else "PATH"
     return line.replace("trim PATH", f"trim {place}").replace("--before-offset N", f"--before-offset {offset}")
 
 
@@ -244,12 +273,24 @@ def _is_table(word: str) -> bool:
 
 
 def _best_first(line: str, typed: Sequence[str]) -> str:
-    """The alternatives of a lead, beginning with the one that has a place for the word that was typed."""
+    """The alternatives of a lead that work for the paths, first one with a place for the word that was typed."""
     others = line.split(", or ")
+    paths = [word for word in arguments(typed)[0] if is_path(word)]
+    others = [one for one in others if not _fails_for(one, paths)] or others
     given = {word for word in typed if not word.startswith("-") and not is_path(word)}
     if given and "--key" in typed and "WORD" not in others[0]:
         others.sort(key=lambda one: "WORD" not in one)
     return ", or ".join(others)
+
+
+def _fails_for(line: str, paths: Sequence[str]) -> bool:
+    """Whether a command needs what none of the paths has: a log dir, or the metadata log of a cluster."""
+    if "://" in "".join(paths) or not paths:
+        return False
+    if line.startswith("kafkalog report PATH"):
+        return any(map(os.path.isfile, paths))
+    is_there = any(os.path.exists(f"{path}/__cluster_metadata-0") or "__cluster_metadata" in path for path in paths)
+    return line.startswith("kafkalog metadata PATH") and not is_there
 
 
 def _timed(line: str, typed: Sequence[str]) -> str:
@@ -416,7 +457,7 @@ def _with_paths(line: str, paths: Sequence[str]) -> str:
 
 
 _OF_ONE_PATH: Final = "compact|diff|metadata|recover|tiered|trim|truncate"
-_WITHTOPICS: Final = "batches|cat|convert|export|lookup|ls|report|space|verify"
+_WITHTOPICS: Final = "batches|cat|convert|export|lookup|ls|report|space|trim|verify"
 
 
 def _read_by(line: str, path: str) -> str:
@@ -432,7 +473,7 @@ def _with_topics(line: str, topics: Sequence[str]) -> str:
         line = re.sub(r"\b(from|describe) TOPIC", rf"\1 {table}", line.replace(" -t TOPIC", ""))
         line = line.replace("TOPIC", topics[0])
     for topic in topics:
-        line = re.sub(rf"(kafkalog (?:{_WITHTOPICS}) PATH)\b", rf"\1 -t {topic}", line)
+        line = re.sub(rf"(kafkalog (?:{_WITHTOPICS}) PATH)\b(?!/)", rf"\1 -t {topic}", line)
     return line
 
 

@@ -9,13 +9,26 @@ import itertools
 import os
 import re
 import shlex
+import stat
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkalog.cli.leads import filled
-from kafkalog.cli.typed import CONDITION, LINE, Advice, arguments, is_path, is_topic, put, shown, with_unit
-from kafkalog.interchange.file_types import FORMAT_NAMES
-from kafkalog.text import DURATION
+from kafkalog.cli.typed import (
+    CONDITION,
+    FORMATS_OF_VALUES,
+    LINE,
+    RANGE,
+    Advice,
+    arguments,
+    is_path,
+    is_topic,
+    kind_of,
+    put,
+    shown,
+    with_unit,
+)
 from kafkalog.words import american, rows
 
 
@@ -67,8 +80,11 @@ _OPTIONS: Final = r"""
 --to --format --target-version | convert | leave it out: v2 is written
 --output --out --to --outfile | --explain | kafkalog export PATH -o VALUE, or --json > FILE
 --offsets --range --between | --start-offset | --start-offset N --end-offset N
---csv --parquet --arrow --arrows --jsonl --ndjson | export
-    | -o FILE.csv (or .parquet, .arrow, .jsonl): the name says the format
+--csv | export | -o FILE.csv
+--tsv --excel --xlsx | export | -o FILE.csv, which has commas
+--parquet --pq | export | -o FILE.parquet
+--arrow --arrows --feather --ipc | export | -o FILE.arrow
+--jsonl --ndjson --json --json-lines -J | export | -o FILE.jsonl
 --csv --tsv --excel --xlsx | --columns | kafkalog export PATH -o FILE.csv, or --json
 -o-json | --json | --json
 -o-table | --columns | kafkalog export PATH -o FILE.VALUE
@@ -119,8 +135,9 @@ _OPTIONS: Final = r"""
 --copy --threads | boot | leave it out: blocks are shared where the file system can, and all processors are used
 --topic-id | boot | --set TOPIC:topic.id=ID
 --settings | boot | --metadata VALUE
---node-id | boot | --nodes VALUE@HOST:PORT
+--node-id --broker-id --id | boot | leave it out: nodes have the ids 1 to N, or those of --nodes VALUE@HOST:PORT
 --print-records --print-data --print-values --deserialize --decode --show-records | dump | --print-data-log
+--batches --print-batches --batch-headers | dump | leave it out: batches are printed
 --stat --numstat --shortstat --count | diff | --content
 -r -R --recursive | diff | --content
 --summary --brief --unified -u | diff | leave it out: the first difference is shown; --content counts what differs
@@ -133,6 +150,7 @@ _OPTIONS: Final = r"""
     --bootstrap-server HOST:PORT --group GROUP --all-topics --reset-offsets --to-earliest sets a cluster's with \
     --execute
 --lag --offsets | groups | leave it out: each line has the committed offset and the lag
+--find-hanging --find --open --ongoing --stuck | --hanging | --hanging
 --abort --commit | transactions | leave it out: each hanging transaction is listed with the command that ends it
 --days --hours --older-than --keep-days --max-age | --retention-ms | --before-timestamp TIME, or --retention-ms MS
 --ts --time --when --date --at | --timestamp | --timestamp TIME
@@ -181,7 +199,8 @@ _OPTIONS: Final = r"""
 -r --registry --registry-url --schema-registry-url | --schema-registry | --schema-registry URL
 -s -sh -hs -lh -l -a -c -d --total --max-depth --summarize
     | space | leave it out: it has totals, and human sizes on a terminal
--l -lh -la -a -1 --long --all --human --human-readable -S -r -R | ls
+-S -lS -lhS -lSh -hlS -Sl -Slh -Shl -Sh -lSr -lhSr -lrS -Sr -Srh -Slr | ls | kafkalog space PATH, which sorts by size
+-l -lh -la -h -a -1 --long --all --human --human-readable -r -R | ls
     | leave it out: ls has sizes, times and all topics; -s lists segments
 --human-readable | | leave it out
 --sort-size --sort | ls
@@ -202,7 +221,8 @@ _OPTIONS: Final = r"""
 --replicas --brokers --replication-factor | --nodes | --nodes VALUE
 -G --group-id --consumer-group | --groups | --groups VALUE
 --all-groups --describe --list --state --verbose-groups | --members | leave it out: all groups are listed; add --members
---describe --list --show --scan --print -l | undelete | --dry-run
+--describe --list --all --show --scan --print -l | undelete | --dry-run
+--version --version-id --versions --schema-version --all-versions | schemas | leave it out: all versions are listed
 --latest --current --latest-only --newest | schemas | --json, which has a line per version, the latest last
 --changes | metadata | --history
 --key --key-field --key-name | --key-column | --key-column VALUE
@@ -273,7 +293,7 @@ def unknown_option(
     if not name.startswith("--") and len(name) > 2 and name[2:].isdecimal():
         value, is_joined = name[2:], True  # as in -c5
     spelt = "-f%" if name == "-f" and "%" in value else name if name.startswith("--") else name[:2]
-    where, kind = {"", command, *own}, _kind(value)
+    where, kind = {"", command, *own}, kind_of(value)
     for words in (_meant_by_value(spelt, kind, command), {name}, {spelt}):
         for row in rows(_OPTIONS):
             others, needs, text = (part.strip() for part in row.split("|", 2))
@@ -299,11 +319,33 @@ def _instead(
     if text.startswith("kafkalog "):
         line = shlex.split(_AFTER_A_LINE.split(text)[0].replace("\\", ""))
         words = [word for word in line[2:] if word != "PATH"]
-        if words[:1] == ["-o"] and not {"-o", "--output"}.difference({name}).isdisjoint(typed):
+        if words[:1] == ["-o"] and _has_output(name, typed):
             words = ["--format", words[1].rpartition(".")[2]]
         is_whole = not any(_PLACEHOLDER.search(word) for word in words)
         return Instead(text, words if is_whole else None, takes_value=takes, command=line[1])
+    text = text if takes else re.sub(r"^-o [\w-]+\.(\w+)(?=,|$)", lambda file: _output(file, name, typed), text)
     return Instead(text, _option_words(text, own), takes_value=takes)
+
+
+def _output(file: re.Match[str], name: str, typed: Sequence[str]) -> str:
+    """The format of a file, if the output was typed or stdout is one; or else the option for the file."""
+    if _has_output(name, typed):
+        return f"--format {file[1]}"
+    return f"--format {file[1]} -o -" if _is_to_file(file[1]) else file[0]
+
+
+def _has_output(name: str, typed: Sequence[str]) -> bool:
+    return not {"-o", "--output"}.difference({name}).isdisjoint(typed)
+
+
+def _is_to_file(suffix: str) -> bool:
+    """Whether the shell writes stdout to a file, and such a table can go there."""
+    from kafkalog.interchange.file_types import STREAM_FORMATS
+
+    try:
+        return suffix in STREAM_FORMATS and stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 _AFTER_A_LINE: Final = re.compile(r"(?:, |; | \()(?=(?:[^']*'[^']*')*[^']*$)")
@@ -314,7 +356,7 @@ _VALUED: Final = """
 -K -D -X -b -o --offset -F -f -f% --format --formatter --property --delimiter --template --fmt --by --tz --timezone
 --time-zone --unit --units --mode --color --missing --copy --level --print --consumer-property --formatter-property
 --command-config --consumer-config --sort --sort-by --order-by --order --sep --separator --delim -d --quote --quotechar
---include --topic --topics --fields --select --usecols --cut --col
+--include --topic --topics --version --fields --select --usecols --cut --col
 """
 """Options of other tools whose next word is a value, even where no value is asked for here."""
 
@@ -385,7 +427,7 @@ def _fitting(text: str, value: str) -> str:
     from kafkalog.parsing import meant_time
 
     moment = meant_time(value)
-    if "--end-offset" in text and (found := _RANGE.fullmatch(value)):
+    if "--end-offset" in text and (found := RANGE.fullmatch(value)):
         return f"--start-offset {found[1]} --end-offset {found[2]}, which leaves out {found[2]} itself"
     if value.isdecimal() and (fits := [one for one in others if re.search(r" N\b", one)]):
         return re.sub(r" N\b.*", f" {value}", fits[0])
@@ -397,28 +439,29 @@ def _fitting(text: str, value: str) -> str:
 _KCAT_COLUMNS: Final = {"t": "topic", "p": "partition", "o": "offset", "k": "key", "s": "value", "T": "timestamp"} | {
     "h": "headers"
 }
-_FORMATS_OF_VALUES: Final = {
-    "string": "utf8", "text": "utf8", "utf": "utf8", "json": "json", "avro": "avro", "protobuf": "protobuf",
-    "long": "long", "int": "int", "short": "short", "float": "float", "double": "double", "uuid": "uuid",
-}  # fmt: skip
 
 
 _NAMING_FIELDS: Final = ("--fields", "--select", "--usecols", "--cut", "--col")
 _COLUMNS: Final = frozenset({*_KCAT_COLUMNS.values(), "timestamp_type", "leader_epoch", "producer_id", "segment"})
 
 
-def _with_columns(text: str, name: str, value: str) -> str:
-    """The columns that the format of kcat or a property of Kafka's consumer prints; the format that a class decodes."""
+def _columns_in(text: str, name: str, value: str) -> list[str]:
+    """The columns that the format of kcat, a property of Kafka's consumer or a list of fields prints."""
     columns = [_KCAT_COLUMNS[one] for one in re.findall(r"%(\w)", value) if one in _KCAT_COLUMNS]
     if found := re.match(r"print\.(\w+)=", value):
         columns = [found[1].removesuffix("s") if found[1] != "headers" else "headers", "value"]
     if name in _NAMING_FIELDS and text.startswith("--columns") and re.fullmatch(r"[\w.,]+", value):
         columns = [one if one.split(".")[0] in _COLUMNS else f"value.{one}" for one in value.split(",") if one]
-    if columns and text.startswith("--columns"):
+    return columns
+
+
+def _with_columns(text: str, name: str, value: str) -> str:
+    """A text with the columns, or the format of values, that a value of another tool means."""
+    if text.startswith("--columns") and (columns := _columns_in(text, name, value)):
         return f"--columns {','.join(dict.fromkeys(columns))}"
     if found := re.match(r"(?:--(?:value|key)-format) ", text):
         option = "--key-format " if value.startswith("key=") else found[0]
-        meant = [ours for word, ours in _FORMATS_OF_VALUES.items() if word in value.lower()]
+        meant = [ours for word, ours in FORMATS_OF_VALUES.items() if word in value.lower()]
         return f"{option}{meant[0]}" if meant else text
     return text
 
@@ -442,7 +485,8 @@ def explained(
     ours = prog.split()[1:]
     command = next((one.command for _, one in unknown if one.command), None)
     is_whole = all(one.words is not None for _, one in unknown)
-    line = [*([command] if command else ours), *_one_tail(_one_list_of_columns(fixed))] if is_whole else []
+    fixed = _one_tail(_one_list_of_columns(_of_files(fixed, ours)))
+    line = [*([command] if command else ours), *fixed] if is_whole else []
     if not ours:
         line = _of_top_level(command, typed) if command else []
     if len(unknown) > 1:
@@ -518,11 +562,17 @@ def _one_list_of_columns(argv: Sequence[str]) -> list[str]:
     return [*left, "--columns", ",".join(ordered)]
 
 
+def _of_files(argv: Sequence[str], command: Sequence[str]) -> list[str]:
+    """A command line with the segments of each directory, for the command that reads files."""
+    return [os.path.join(word, "*.log") if command == ["dump"] and os.path.isdir(word) else word for word in argv]
+
+
 _SINCE: Final = ("-S", "--since", "--last", "--ago", "--newer-than", "--within")
 _PLACES: Final = ("from-end", "from-time", "to-time", "start", "stop")
 _FORMATS: Final = ("--to", "--format", "--output-format", "--to-format", "--target-format")
+_TABLES: Final = ("--csv", "--parquet", "--jsonl", "--ndjson", "--arrow")
 _BY_VALUE: Final = {
-    **{(name, "file"): {"--outfile"} for name in ("--to", "-o", "--output", "--out", "--csv", "--parquet")},
+    **{(name, "file"): {"--outfile"} for name in ("--to", "-o", "--output", "--out", *_TABLES)},
     **{(name, "time"): {"--since-time"} for name in _SINCE},
     **{
         (name, kind): {f"-o-{kind}"}
@@ -547,46 +597,6 @@ _BY_VALUE: Final = {
 def _meant_by_value(name: str, kind: str, command: str) -> set[str]:
     """The words of other rows that a value says are meant; none for `load`, whose file is one to read."""
     return set() if command == "load" else _BY_VALUE.get((name, kind), set())
-
-
-_KINDS: Final = {
-    **dict.fromkeys(("size", "bytes", "SIZE", "BYTES"), "size"),
-    **dict.fromkeys(("beginning", "earliest", "start", "oldest"), "start"),
-    **dict.fromkeys(("end", "latest", "newest"), "stop"),
-    "all": "all",
-    "wide": "wide",
-    "yaml": "json",
-}
-"""What some words are as values."""
-
-
-def _kind(value: str) -> str:
-    """What the value of an option is: a number, a duration (``1h``), a file, or else a time."""
-    if value.isdecimal():
-        return "number"
-    if value in _KINDS:
-        return _KINDS[value]
-    if re.fullmatch(r"-\d+", value):
-        return "from-end"
-    if _RANGE.fullmatch(value):
-        return "range"
-    if re.match(r"[se]@", value):  # kcat's times
-        return "from-time" if value[0] == "s" else "to-time"
-    if value.lower() in FORMAT_NAMES:
-        return "json" if "json" in value.lower() else "table"
-    if value in {*_FORMATS_OF_VALUES, *_FORMATS_OF_VALUES.values()}:
-        return "format"
-    if value.startswith("isolation.level"):
-        return "isolation"
-    if DURATION.fullmatch(value):
-        return "duration"
-    if CONDITION.search(value):
-        return "condition"
-    return "file" if re.search(r"/|\.(?!\d)", value) else "time"
-
-
-_RANGE: Final = re.compile(r"(\d+)(?:[:,-]|\.\.)(\d+)")
-"""Two offsets, as for the option ``--offsets``."""
 
 
 def _with_value(text: str, value: str) -> str:

@@ -9,6 +9,9 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from kafkalog.interchange.file_types import FORMAT_NAMES
+from kafkalog.text import DURATION
+
 
 def shown(argv: Iterable[str]) -> str:
     """Arguments as they are typed in a shell; in double quotes where single ones would need more of them.
@@ -16,7 +19,13 @@ def shown(argv: Iterable[str]) -> str:
     >>> print(shown(["cat", "--filter", "value matches 'a|b'", "orders 1"]))
     cat --filter "value matches 'a|b'" 'orders 1'
     """
-    return " ".join(f'"{word}"' if "'" in word and not {*'"$`\\!'} & {*word} else shlex.quote(word) for word in argv)
+    return " ".join(map(_in_shell, argv))
+
+
+def _in_shell(word: str) -> str:
+    if re.fullmatch(r"[\w./@%+=:,-]+/\*\.log", word):  # the shell lists the files
+        return word
+    return f'"{word}"' if "'" in word and not {*'"$`\\!'} & {*word} else shlex.quote(word)
 
 
 def in_filter(value: str) -> str:
@@ -104,3 +113,47 @@ def with_unit(option: str, value: str) -> str:
 
 
 CONDITION: Final = re.compile(r"(?i)[=<>]|\s(?:in|is|like|contains|matches|starts_with|has|between)\s")
+
+
+FORMATS_OF_VALUES: Final = {
+    "string": "utf8", "text": "utf8", "utf": "utf8", "json": "json", "avro": "avro", "protobuf": "protobuf",
+    "long": "long", "int": "int", "short": "short", "float": "float", "double": "double", "uuid": "uuid",
+}  # fmt: skip
+_KINDS: Final = {
+    **dict.fromkeys(("size", "bytes", "SIZE", "BYTES"), "size"),
+    **dict.fromkeys(("beginning", "earliest", "start", "oldest"), "start"),
+    **dict.fromkeys(("end", "latest", "newest"), "stop"),
+    "all": "all",
+    "wide": "wide",
+    "yaml": "json",
+}
+"""What some words are as values."""
+
+
+def kind_of(value: str) -> str:
+    """What the value of an option is: a number, a duration (``1h``), a file, or else a time."""
+    if value.isdecimal():
+        return "number"
+    if value in _KINDS:
+        return _KINDS[value]
+    if re.fullmatch(r"-\d+", value):
+        return "from-end"
+    if RANGE.fullmatch(value):
+        return "range"
+    if re.match(r"[se]@", value):  # kcat's times
+        return "from-time" if value[0] == "s" else "to-time"
+    if value.lower() in FORMAT_NAMES:
+        return "json" if "json" in value.lower() else "table"
+    if value in {*FORMATS_OF_VALUES, *FORMATS_OF_VALUES.values()}:
+        return "format"
+    if value.startswith("isolation.level"):
+        return "isolation"
+    if DURATION.fullmatch(value):
+        return "duration"
+    if CONDITION.search(value):
+        return "condition"
+    return "file" if re.search(r"/|\.(?!\d)", value) else "time"
+
+
+RANGE: Final = re.compile(r"(\d+)(?:[:,-]|\.\.)(\d+)")
+"""Two offsets, as for the option ``--offsets``."""
