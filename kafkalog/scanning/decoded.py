@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -20,10 +21,11 @@ from kafkalog.scanning.options import ScanOptions, with_formats
 from kafkalog.scanning.query import Query, Target
 from kafkalog.scanning.user_functions import Extract
 from kafkalog.storage.listing import Listing
-from kafkalog.storage.location import Place
+from kafkalog.storage.location import Place, is_url, place_of
 from kafkalog.system_topics.schemas import read_schemas
 from kafkalog.values.conditions import ArrowCondition, Conditions, split_filters
 from kafkalog.values.options import ColumnFormat, parse_decode
+from kafkalog.values.registry import schema_source
 from kafkalog.values.schemas import SchemaSource
 
 if TYPE_CHECKING:
@@ -75,7 +77,16 @@ def known_fields(expression: pc.Expression) -> list[str]:
     return sorted(read)
 
 
-def schemas_beside(target: Target, formats: Mapping[str, ColumnFormat]) -> SchemaSource | None:
+def schemas_for(schemas: Any, target: Target, formats: Mapping[str, ColumnFormat]) -> SchemaSource | None:
+    """The schemas that `schemas=` of a scan names, which may be a log dir with the topic; else those next to a log."""
+    if isinstance(schemas, (str, os.PathLike)) and not is_url(schemas):
+        log_dir = place_of(schemas)
+        if f"{SCHEMAS_TOPIC}-0" in Listing.or_empty(log_dir).directories:
+            return read_schemas(open_log_dir(log_dir))
+    return schema_source(schemas) or _schemas_beside(target, formats)
+
+
+def _schemas_beside(target: Target, formats: Mapping[str, ColumnFormat]) -> SchemaSource | None:
     """The schemas in the topic `_schemas` of the same log dir; None if no format needs any.
 
     Raises ValueError if there is no such topic, and a format cannot do without schemas; that of JSON can.

@@ -119,8 +119,8 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         decode is null, with a finding and a `DecodeWarning`; the columns ``value_error`` and ``value_bytes`` have the
         reason and the bytes. Where the types depend on the values, records are read twice. `where` sees bytes.
     schemas : path-like, str or mapping, optional
-        Where schemas are looked up: a directory with files such as ``7.avsc``, a registry's URL, or a mapping of id or
-        UUID to schema. Default: the topic ``_schemas`` in the same log dir.
+        Where schemas are looked up: a directory with files such as ``7.avsc``, a log dir with the topic ``_schemas``,
+        a registry's URL, or a mapping of id or UUID to schema. Default: the topic ``_schemas`` in the same log dir.
     schema_context : str, optional
         The registry's context in which schema ids are looked up, such as ``.partner``; ``.`` is the default one.
         Without it, an id that several contexts have is that of the topic's subject.

@@ -55,7 +55,7 @@ from kafkalog.records.byte_columns import BinaryColumn, as_views
 from kafkalog.records.columns import Column, RecordColumns, sized_slices
 from kafkalog.records.gathering import GatheredRecords
 from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
-from kafkalog.scanning.decoded import divide_options, known_fields, resolved, schemas_beside
+from kafkalog.scanning.decoded import divide_options, known_fields, resolved, schemas_for
 from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.options import ScanOptions
 from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan
@@ -64,7 +64,6 @@ from kafkalog.survey.next_steps import NextStep, log_dirs_of, paths_read, steps_
 from kafkalog.values.conditions import ArrowCondition, Conditions
 from kafkalog.values.decoding import DecodeWarning, Decoding
 from kafkalog.values.options import ColumnFormat
-from kafkalog.values.registry import schema_source
 from kafkalog.values.schemas import in_context
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ class Scan(ArrowStream):
             has_headers = any(str(name).startswith(HEADER_FIELD) for name in columns)
         if formats or after is not None or has_headers:
             after = resolved(after, query)
-            source = schema_source(options.get("schemas")) or schemas_beside(query.target, formats)
+            source = schemas_for(options.get("schemas"), query.target, formats)
             source = in_context(source, options.get("schema_context"))
             self._decoding = Decoding(formats, source, columns, after, derived)
             columns = self._decoding.record_columns

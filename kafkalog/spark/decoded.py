@@ -25,7 +25,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.parsing import field_column, field_path
 from kafkalog.scanning.conditions.filter_text import parse_filter
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
-from kafkalog.scanning.decoded import schemas_beside
+from kafkalog.scanning.decoded import schemas_for
 from kafkalog.spark import types
 from kafkalog.spark.options import Options, parse_json
 from kafkalog.storage.location import kind_of
@@ -33,7 +33,6 @@ from kafkalog.values.conditions import Groups, Split, split_filters
 from kafkalog.values.decoding import Decoding
 from kafkalog.values.formats.json_schema import nullable_type, schema_type
 from kafkalog.values.options import WITH_BRANCHES, WITH_SCHEMAS, ColumnFormat, parse_decode
-from kafkalog.values.registry import schema_source
 from kafkalog.values.schemas import in_context
 from kafkalog.values.types import SchemaError, field_at, narrow_type
 
@@ -135,7 +134,7 @@ class Decode:
         return pa.schema(fields)
 
     def _decoding(self, columns: Sequence[str], log_dir: LogDir) -> Decoding:
-        source = schema_source(self.schemas) or schemas_beside(log_dir, self.formats)
+        source = schemas_for(self.schemas, log_dir, self.formats)
         source = in_context(source, self.context)
         decoding = Decoding(self.formats, source, types.record_columns(columns), self.conditions)
         decoding.leaves_out = self.on_error == "skip"

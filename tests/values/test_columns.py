@@ -153,6 +153,10 @@ def test_a_schema_refers_to_others(tmp_path):
         writer.append({"value": [framed(7, b"\x10")]})
     table = kafkalog.read_table(tmp_path / "log" / "p-0", decode={"value": "avro"}, columns=["value.price.cents"])
     assert table.column(0).to_pylist() == [8]
+    # the topic of another log dir
+    (tmp_path / "log" / "p-0").rename(tmp_path / "p-0")
+    table = kafkalog.read_table(tmp_path / "p-0", value_format="avro", schemas=tmp_path / "log")
+    assert table["value"].to_pylist() == [{"price": {"cents": 8}}]
 
 
 def test_a_plan_divides_decoded_records_with_one_type(log_dir):
