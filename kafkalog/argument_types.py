@@ -252,6 +252,8 @@ def _instead(name: str, value: Any, hint: Any) -> str:
                 return f"; {found}"
     if name == "producer_id":
         return f"; {WRITES}"
+    if name == "decode" and isinstance(value, str) and value.isidentifier():
+        return f'; such as decode={{"value": "{value}"}}'
     return f"; such as {name}={_EXAMPLES[name]}" if name in _EXAMPLES else ""
 
 

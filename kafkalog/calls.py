@@ -186,10 +186,23 @@ def _by_name(function: FunctionType, name: str, positional: Sequence[str], value
         return f"{takes}; " + (
             f"use columns={value!r}" if "columns" in others else _meant("columns", value, others, owner)
         )
+    if isinstance(value, str) and (option := _option_of_name(value, others)):
+        return f"{takes}; use {option}"
     if isinstance(value, (str, os.PathLike)) and "output" in others:
         return f"{takes}; use output={os.fspath(value)!r}"
     named = ", ".join(f"{one}=" for one in _needed_first(function, others)).replace(", ...=", " ...")
     return takes + (f", and the others by name: {named}" if others else "")
+
+
+def _option_of_name(value: str, options: Collection[str]) -> str:
+    """The option of a reader of records that a name by position is for: a column, or else a topic; or nothing."""
+    if not {"topics", "columns"}.issubset(options) or "output" in options or not re.fullmatch(r"[\w.*-]+", value):
+        return ""
+    return f"columns={[value]!r}" if value in _COLUMNS else f"topics={value!r}"
+
+
+_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
+"""Columns that somebody names alone."""
 
 
 def _needed_first(function: FunctionType, names: Sequence[str]) -> list[str]:

@@ -43,7 +43,7 @@ get where filter > kafkalog cat PATH --filter 'key == WORD' (or 'value contains 
 find seek locate > kafkalog lookup PATH --offset N, or kafkalog cat PATH --filter 'key == WORD' \
     | lookup(path, offset=42), or read_table(path, filters="key == abc")
 read consume consumer console-consumer show print view less more messages records fetch poll scan lesen anzeigen \
-    > kafkalog cat PATH | cat(path), or read_table(path)
+    > kafkalog cat PATH | cat(path), or read_table(path, topics="orders")
 rewind skip seek-to-beginning > kafkalog cat PATH --start-offset N | scan(path, start_offset=42)
 logs journalctl > kafkalog cat PATH | cat(path)
 stats > kafkalog batches PATH --summary, or kafkalog space PATH --records \

@@ -64,6 +64,11 @@ kafkalog.open(d).to_pandas(chunksize=3) -> (batch.to_pandas() for batch in kafka
 kafkalog.read_table(d, value_format="protobuf", message_type=int) -> {"format": "protobuf", "schema": "order.proto",
 kafkalog.scan(d).to_numpy(["offset", "key"]) -> use kafkalog.scan(path, columns=['offset', 'key'])
 kafkalog.read_table(d, ["offset"]) -> use columns=['offset']
+kafkalog.read_table(d, "orders") -> read_table takes path by position; use topics='orders'
+kafkalog.read_table(d, "orders", partition=0) -> use topics='orders'
+kafkalog.open(d)["orders", 0].to_numpy("offset") -> to_numpy takes nothing by position; use columns=['offset']
+kafkalog.read -> kafkalog.read_table(path, topics="orders")
+kafkalog.read_table(d, decode="avro") -> such as decode={"value": "avro"}
 kafkalog.trim(p, "there", before_offset=3) -> use output='there'
 kafkalog.scan(d, foo=1) -> there are topics, partitions, start_offset
 kafkalog.read_table(d, dtype=None) -> decode=
