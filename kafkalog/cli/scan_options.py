@@ -211,7 +211,8 @@ def note_base64(args: argparse.Namespace, columns: Iterable[str], n_records: int
     is_text = (args.command == "cat" and console.is_json) or _text_format(args) is not None
     if is_text and encoded:
         verb = "are" if encoded[1:] else "is"
-        console.note(f"{' and '.join(encoded)} {verb} in base64; --encoding utf8 writes text")
+        fields = ", --value-format json decodes values" if "value" in encoded else ""
+        console.note(f"{' and '.join(encoded)} {verb} in base64; --encoding utf8 writes text{fields}")
 
 
 def _text_format(args: argparse.Namespace) -> str | None:

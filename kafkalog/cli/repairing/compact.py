@@ -71,4 +71,13 @@ def _lines(row: CompactedPartition) -> Iterator[str]:
         n_bytes = row.n_bytes_before - row.n_bytes
         what = f"{counted(row.n_records_removed, 'record')}, {n_bytes:,} of {row.n_bytes_before:,} bytes removed"
         to = "nothing to clean" if row.cleaned_to is None else f"cleaned to offset {row.cleaned_to}: {what}"
-        yield "; ".join([f"{row.path}  {to}", *row.remarks])
+        yield "; ".join([f"{row.path}  {to}", *(row.remarks or _unclean(row))])
+
+
+def _unclean(row: CompactedPartition) -> list[str]:
+    """Why nothing was cleaned, where the cleaner's own rules are no reason: the last segment is active."""
+    if row.cleaned_to is not None or not row.segments:
+        return []
+    if row.segments[1:]:
+        return ["the cleaner has been past all segments but the last one, which a broker writes to: it is not cleaned"]
+    return ["the only segment is the active one, which a broker writes to: a cleaner does not touch it"]

@@ -67,19 +67,20 @@ class RecoveryReport(PartitionsReport, JsonFields):
 
     @property
     def next(self) -> list[NextStep]:
-        """What serves the intact batches that a broker deletes; else the check of what was not read.
+        """What serves the intact batches that a broker deletes, and the check of what was not read.
 
         Empty if all was read, and nothing is damaged or lost.
         """
         if not self.log_dirs:
             return []
-        if self.losses or self.problems or any(map(needs_boot, self.findings.rows)):
-            return boot_steps(self.log_dirs)
+        needs = self.losses or self.problems or any(map(needs_boot, self.findings.rows))
+        steps = boot_steps(self.log_dirs) if needs else []
         unread = [one for one in self.partitions if one.count("kept")]
         why = (
             "recovery reads no segment before the recovery point, as a broker: verify shows damage there, which remains"
         )
-        return [NextStep(("kafkalog", "verify", *log_dirs_of(one.path for one in unread)), why)] if unread else []
+        check = NextStep(("kafkalog", "verify", *log_dirs_of(one.path for one in unread)), why)
+        return [*steps, check] if unread else steps
 
     @property
     def n_bytes_lost(self) -> int:

@@ -40,6 +40,12 @@ def test_what_is_removed_is_said(log_dir, tmp_path, capsys):
     assert "old files kept" in capsys.readouterr().err
 
 
+def test_why_nothing_is_cleaned_is_said(tmp_path, capsys):
+    kafkalog.write_table({"key": [b"a", b"a"], "value": [b"1", b"2"]}, tmp_path / "data", topic="t")
+    assert main(["compact", str(tmp_path / "data"), "--topics", "t", "--dry-run"]) == 0
+    assert "nothing to clean; the only segment is the active one" in capsys.readouterr().out
+
+
 def test_damage_and_wrong_usage(log_dir, capsys):
     for arguments in (
         [],

@@ -139,6 +139,15 @@ def test_damage_is_said_and_counted(log_dir, tmp_path, capsys):
     assert (code, "0 segments" in err) == (0, True)
 
 
+def test_damage_that_recovery_does_not_read_is_said_to_remain(tmp_path, capsys):
+    disk = shutil.copytree(golden_sets.GOLDEN / "log_dir", tmp_path / "disk")
+    code, _, err = run_recover(capsys, disk, "--dry-run")
+    # topics without an id: a boot serves them, and reads what recovery does not
+    assert (code, "nothing cut" in err, "next: kafkalog boot" in err) == (1, True, True)
+    assert f"next: kafkalog verify {disk} (recovery reads no segment before the recovery point" in err
+    assert "verify shows damage there, which remains" in err
+
+
 def test_wrong_usage_in_recover(log_dir, tmp_path, capsys):
     (tmp_path / "there" / "old").mkdir(parents=True)
     for arguments, code in (

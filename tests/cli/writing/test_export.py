@@ -77,7 +77,7 @@ def test_a_note_says_that_text_lines_have_base64(run, log_dir, tmp_path):
         _, _, err = run(command, log_dir, "-t", "p-multi", "-n", "1", *options)
         return [line.partition("note: ")[2] for line in err.splitlines() if "base64" in line]
 
-    both = ["key and value are in base64; --encoding utf8 writes text"]
+    both = ["key and value are in base64; --encoding utf8 writes text, --value-format json decodes values"]
     assert note("cat", "--json") == both
     assert note("cat", "--json", "--columns", "offset,key") == ["key is in base64; --encoding utf8 writes text"]
     assert note("cat", "--json", "--value-format", "utf8") == ["key is in base64; --encoding utf8 writes text"]

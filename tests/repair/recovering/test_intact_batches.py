@@ -70,7 +70,7 @@ def test_what_recovery_leaves_out_is_counted_and_its_next_command_serves_it(tmp_
             assert row.loss.n_intact == n_records(batches if row.stray else gone), topic
     if not left_out:
         return
-    (step,) = report.next
+    step = report.next[0]
     assert not report.ok
     assert step.command[:2] == ("kafkalog", "boot")
     assert main([*step.command[1:], "-q"]) == 1
