@@ -150,7 +150,7 @@ _OPTIONS: Final = r"""
     --bootstrap-server HOST:PORT --group GROUP --all-topics --reset-offsets --to-earliest sets a cluster's with \
     --execute
 --lag --offsets | groups | leave it out: each line has the committed offset and the lag
---find-hanging --find --open --ongoing --stuck | --hanging | --hanging
+--find-hanging --find --ongoing --stuck | --hanging | --hanging
 --abort --commit | transactions | leave it out: each hanging transaction is listed with the command that ends it
 --days --hours --older-than --keep-days --max-age | --retention-ms | --before-timestamp TIME, or --retention-ms MS
 --ts --time --when --date --at | --timestamp | --timestamp TIME
@@ -200,7 +200,7 @@ _OPTIONS: Final = r"""
 -s -sh -hs -lh -l -a -c -d --total --max-depth --summarize
     | space | leave it out: it has totals, and human sizes on a terminal
 -S -lS -lhS -lSh -hlS -Sl -Slh -Shl -Sh -lSr -lhSr -lrS -Sr -Srh -Slr | ls | kafkalog space PATH, which sorts by size
--l -lh -la -h -a -1 --long --all --human --human-readable -r -R | ls
+-l -lh -la -a -1 --long --all --human --human-readable -r -R | ls
     | leave it out: ls has sizes, times and all topics; -s lists segments
 --human-readable | | leave it out
 --sort-size --sort | ls
@@ -221,7 +221,7 @@ _OPTIONS: Final = r"""
 --replicas --brokers --replication-factor | --nodes | --nodes VALUE
 -G --group-id --consumer-group | --groups | --groups VALUE
 --all-groups --describe --list --state --verbose-groups | --members | leave it out: all groups are listed; add --members
---describe --list --all --show --scan --print -l | undelete | --dry-run
+--describe --list --show --scan --print -l | undelete | --dry-run
 --version --version-id --versions --schema-version --all-versions | schemas | leave it out: all versions are listed
 --latest --current --latest-only --newest | schemas | --json, which has a line per version, the latest last
 --changes | metadata | --history
