@@ -237,7 +237,6 @@ class SegmentStream:
         segment, before = self.segment, self._before
         window, odd = self._odd(window)
         is_sound = window.valid is not None and (window.records is not None or window.valid.all())
-        # a resynchroniser lists the directory: avoid that for thousands of sound segments
         if odd is None and not is_sound and self._on_corruption == "skip":
             row = self._resynchroniser.leading_astray(window)
             if row is not None:
@@ -405,13 +404,12 @@ class SegmentStream:
 
     @cached_property
     def _resynchroniser(self) -> Resynchroniser:
-        segment = self.segment
-        following = segment.next_base_offset
+        segment, witnesses = self.segment, self._witnesses
         return Resynchroniser(
             self.source,
             start=self._start,
             base_offset=segment.base_offset,
-            end_offset=2**63 - 1 if following is None else following,
+            end_offset=lambda: witnesses().next_base_offset,
             limits=segment.limits,
         )
 

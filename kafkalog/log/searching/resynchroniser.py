@@ -7,6 +7,7 @@ largest consistent set wins.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -29,10 +30,19 @@ MOST_RUNS: Final = 2**16
 class Resynchroniser:
     """Finds where reading can continue after damage, in time linear in the size of the segment.
 
-    `start` is a batch boundary, where the read began.
+    `start` is a batch boundary, where the read began. `end_offset` returns the base offset of the next segment, if
+    there is one: it lists the directory, and is called where batches are looked for.
     """
 
-    def __init__(self, source: ByteSource, *, start: int, base_offset: int, end_offset: int, limits: Limits) -> None:
+    def __init__(
+        self,
+        source: ByteSource,
+        *,
+        start: int,
+        base_offset: int,
+        end_offset: Callable[[], int | None],
+        limits: Limits,
+    ) -> None:
         self._source, self._limits = source, limits
         self._parts = find_batches(source, start=start, limits=limits)
         self._lowest, self._end_offset, self._searched_to = base_offset, end_offset, start
@@ -150,14 +160,14 @@ class Resynchroniser:
             self._parts = iter(())
         if not n_runs:
             return False
-        limits = self._limits
+        limits, end_offset = self._limits, self._end_offset()
         found = IntactRuns.concatenate(parts)
         found = with_skipped_batches(self._source, found, base_offset=self._lowest, limits=limits)
         agreement = agreeing(
             self._source,
             found,
             base_offset=self._lowest,
-            end_offset=self._end_offset,
+            end_offset=2**63 - 1 if end_offset is None else end_offset,
             start=self._searched_to,
             limits=limits,
         )
