@@ -66,7 +66,10 @@ class Console:
         self._tiered: str | None = None
         self._damage: Finding | None = None
         """One against which a boot of what was read helps."""
+        self._advice: list[NextStep] = []
+        """What helps against it, for which partitions are listed."""
         self._steps: list[NextStep] | None = None
+        """What was printed as the next steps."""
         self._limits: set[str] = set()
         """Hints about limits, unless they were printed with a finding."""
         self._hinted: set[str] = set()
@@ -192,11 +195,14 @@ class Console:
 
     @property
     def steps(self) -> Sequence[NextStep]:
-        """What helps against the damage so far, if the command has not said itself what to type next."""
-        from kafkalog.survey.next_steps import log_dirs_of, steps_after_damage
+        """What the command has said to type next, or else what helps against the damage so far."""
+        if self._steps is None and self._damage is not None:
+            from kafkalog.survey.next_steps import log_dirs_of, steps_after_damage
 
-        found = [] if self._damage is None or self._steps is not None else [self._damage]
-        return steps_after_damage(found, log_dirs_of(self._sources), tiered=self._tiered)
+            self._advice = self._advice or steps_after_damage(
+                [self._damage], log_dirs_of(self._sources), tiered=self._tiered
+            )
+        return self._advice if self._steps is None else self._steps
 
     def next_steps(self, steps: Iterable[NextStep]) -> None:
         """Print what to type next, as notes; on a terminal, the command has a line of its own, to be copied."""
@@ -321,9 +327,10 @@ class Console:
         for path, loss in self._losses.items():
             if loss.n_records or loss.n_unknown or loss.n_markers:
                 self.message("lost", f"{path}: {loss}")
-        self.next_steps(self.steps if self._steps is None else ())
+        if self._steps is None:
+            self.next_steps(self.steps)
         if self._report is not None:
-            self._report.losses, self._report.next = self._losses, [step.as_dict() for step in self._steps or ()]
+            self._report.losses, self._report.next = self._losses, [step.as_dict() for step in self.steps]
             try:
                 self._report.write(int(self.exit_code))
             except KafkalogError as error:

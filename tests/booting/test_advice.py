@@ -226,6 +226,18 @@ def test_every_command_that_meets_damage_names_the_boot(tmp_path, capsys, comman
     assert "next:" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["verify", "recover --dry-run", "salvage --dry-run", "merge --dry-run"])
+def test_the_report_file_has_the_steps_that_a_command_prints(tmp_path, capsys, command):
+    disk, findings = tmp_path / "disk", tmp_path / "findings.json"
+    flip(replica(disk, LOG, bases=(0, 6, 12, 18)))
+    name, *options = command.split()
+    main([name, str(disk), *options, "--report", str(findings)])
+    printed = [line.partition("next: ")[2] for line in capsys.readouterr().err.splitlines() if "next: " in line]
+    steps = json.loads(findings.read_text())["next"]
+    assert printed
+    assert [f"{shlex.join(one['command'])} ({one['why']})" for one in steps] == printed
+
+
 def test_results_in_python_name_the_same_boot(tmp_path):
     disk = tmp_path / "disk"
     flip(replica(disk, LOG, bases=(0, 6, 12, 18)).rename(disk / "__consumer_offsets-0"))
