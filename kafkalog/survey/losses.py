@@ -34,6 +34,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.proved_ends import ProvedEnd
 from kafkalog.log.searching.lost_records import lost_in
 from kafkalog.log.searching.missing import (
+    FilesWithoutLog,
     GapProofs,
     copied_segments,
     copies_past_end,
@@ -43,7 +44,6 @@ from kafkalog.log.searching.missing import (
     missing_segment,
     names_of,
     snapshot_name,
-    snapshots_in_gap,
     start_finding,
     with_copies,
 )
@@ -272,12 +272,12 @@ def survey(
     found.gaps += _gaps(partition, segments)
     # a gap after a segment whose end is damaged is that damage, which has a finding already
     damaged = {one.last_offset + 1 for one in segments if one.hides_end}
-    bases = {segment.base_offset for segment in segments}
+    files = FilesWithoutLog(names if found.gaps else ())
     unread = {one.base_offset for one in segments if one.is_unreadable}
     for gap in found.gaps:
         if gap.start in unread:
             continue
-        found._take(_about_gap(partition, gap, segments, evidence, bases, is_damaged=gap.start in damaged))
+        found._take(_about_gap(partition, gap, segments, evidence, files, is_damaged=gap.start in damaged))
     if not (state.is_live or partition.kind is not None or any(segment.error for segment in partition.segments)):
         if segments:
             found._take(_about_start(partition, segments[0].base_offset, evidence))
@@ -337,13 +337,14 @@ def _about_gap(
     gap: OffsetGap,
     segments: Sequence[SegmentContents],
     evidence: Evidence,
-    bases: set[int],
+    files: FilesWithoutLog,
     *,
     is_damaged: bool,
 ) -> Iterator[tuple[Finding, Sequence[str]]]:
     ends = [] if evidence.state.is_live else _ends_in_gap(partition, gap, segments)
     orphans = {base: names for base, names in evidence.orphans.items() if gap.start <= base < gap.end}
-    proofs = GapProofs(ends, names_of(orphans), snapshots_in_gap(evidence.snapshots, bases, gap.start, gap.end))
+    snapshots = [] if evidence.state.is_live else files.snapshots_from(gap.start, gap.end)
+    proofs = GapProofs(ends, names_of(orphans), snapshots)
     found, names = gap_finding(
         str(partition.path), gap.start, gap.end, proofs, is_compacted=gap.is_compacted, is_damaged=is_damaged
     )

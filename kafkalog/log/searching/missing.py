@@ -82,7 +82,7 @@ class FilesWithoutLog:
         return names_of(orphans)
 
     def snapshots_from(self, start: int, end: int) -> list[str]:
-        """The producer snapshots from `start` to `end`."""
+        """The producer snapshots from `start` to `end`: a broker writes them where a segment begins."""
         first, stop = bisect_left(self._snapshots, start), bisect_left(self._snapshots, end)
         return [*map(snapshot_name, self._snapshots[first:stop])]
 
@@ -110,11 +110,6 @@ def gap_finding(
         why = "normal in a compacted topic; otherwise a segment is missing"
     detail = f"no segment holds offsets {offset_range(start, end)}: {why}"
     return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=is_compacted is False), []
-
-
-def snapshots_in_gap(offsets: Iterable[int], bases: Collection[int], start: int, end: int) -> list[str]:
-    """The names of producer snapshots from `start` to `end` at which no segment begins: a broker writes them there."""
-    return [snapshot_name(offset) for offset in offsets if start <= offset < end and offset not in bases]
 
 
 def missing_segment(path: str, start: int, end: int, proofs: Iterable[str]) -> tuple[Finding, Sequence[str]]:
