@@ -77,25 +77,28 @@ class KnownTopics:
         """
         found = []
         for key, some in list(copies.items()):
-            standings = {copy.path: self.standing(copy) for copy in some}
             known = self.metadata.topic_ids.get(key.topic)
-            for copy in () if known is None or accepts(key.topic) else some:
-                is_replaced = standings[copy.path] == "newer" and "known" in standings.values()
-                if standings[copy.path] in ("other", "deleted") or is_replaced:
+            if known is None or accepts(key.topic):
+                continue
+            standings = [self.standing(copy) for copy in some]
+            others = {"other", "deleted", *(("newer",) if "known" in standings else ())}
+            for copy, standing in zip(some, standings, strict=True):
+                if standing in others:
                     detail = (
                         f"left out: its topic id is {_id_of(copy)}, but that of the metadata log in {self.where} is"
+                        f" {known}: it is of another topic, or of a deleted one of that name."
+                        f" {ACCEPTED.format(key.topic, known)}"
                     )
-                    detail += f" {known}: it is of another topic, or of a deleted one of that name. "
-                    detail += ACCEPTED.format(key.topic, known)
-                    is_loss = standings[copy.path] != "deleted"
+                    is_loss = standing != "deleted"
                     found.append(Finding(Reason.LEFT_OUT, detail, path=str(copy.path), damage=is_loss))
                     self.left_out.append(copy)
         self._drop_left_out(copies)
         return found
 
     def _drop_left_out(self, copies: dict[kf.TopicPartition, list[Copy]]) -> None:
+        gone = {copy.path for copy in self.left_out}
         for key, some in list(copies.items()):
-            copies[key] = [copy for copy in some if copy not in self.left_out]
+            copies[key] = [copy for copy in some if copy.path not in gone]
             if not copies[key]:
                 del copies[key]
 
