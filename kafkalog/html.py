@@ -459,11 +459,11 @@ def _lines(rows: Sequence[object]) -> Iterator[str]:
     cells, width = [], 0
     for name, values in columns.items():
         column = [name, *("" if value is None else visible(value, _MOST_IN_CELL) for value in values)]
-        width += max(map(len, column)) + 2
+        longest = max(map(len, column))
+        width += longest + 2
         if width > _LINE:
             break
         is_number = all(value is None or type(value) is int for value in values)
-        longest = max(map(len, column))
         cells.append([cell.rjust(longest) if is_number else cell.ljust(longest) for cell in column])
     yield from ("  ".join(row).rstrip() for row in zip(*cells, strict=True))
 

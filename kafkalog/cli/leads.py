@@ -457,7 +457,7 @@ def _with_paths(line: str, paths: Sequence[str]) -> str:
 
 
 _OF_ONE_PATH: Final = "compact|diff|metadata|recover|tiered|trim|truncate"
-_WITHTOPICS: Final = "batches|cat|convert|export|lookup|ls|report|space|trim|verify"
+_WITH_TOPICS: Final = "batches|cat|convert|export|lookup|ls|report|space|trim|verify"
 
 
 def _read_by(line: str, path: str) -> str:
@@ -473,7 +473,7 @@ def _with_topics(line: str, topics: Sequence[str]) -> str:
         line = re.sub(r"\b(from|describe) TOPIC", rf"\1 {table}", line.replace(" -t TOPIC", ""))
         line = line.replace("TOPIC", topics[0])
     for topic in topics:
-        line = re.sub(rf"(kafkalog (?:{_WITHTOPICS}) PATH)\b(?!/)", rf"\1 -t {topic}", line)
+        line = re.sub(rf"(kafkalog (?:{_WITH_TOPICS}) PATH)\b(?!/)", rf"\1 -t {topic}", line)
     return line
 
 

@@ -1,8 +1,8 @@
 """Every record of a topic that holds state, decoded, in the order of each partition's offsets.
 
 Nothing is applied: deletions, and records of transactions that were aborted, are among them, and so are the markers
-that say how a transaction ended. Fields have the form in which Kafka's own tools print them; values
-of settings that may be secrets are hidden, and the salts and keys of SCRAM credentials are left out.
+that say how a transaction ended. Fields have the form in which Kafka's own tools print them; values of settings that
+may be secrets are hidden, and the salts and keys of SCRAM credentials are left out.
 """
 
 from __future__ import annotations
