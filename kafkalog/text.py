@@ -46,6 +46,31 @@ def near(word: str, words: Iterable[str], least: float = 0.75) -> str | None:
     return next((by_case[one] for one in (word, *swapped, *found) if one in by_case), None)
 
 
+def near_name(name: str, names: Iterable[str]) -> str | None:
+    """The most similar of some names of several words, each of which is similar to that in its place; None if none is.
+
+    A word that is another, missing or too many may change what is meant.
+
+    >>> near_name("start-ofset", ["start-offset"]), near_name("startoffset", ["start-offset"])
+    ('start-offset', 'start-offset')
+    >>> near_name("min-timestamp", ["end-timestamp"]), near_name("schema-id", ["schema"])
+    (None, None)
+    """
+    words = _words(name)
+
+    def is_alike(other: str) -> bool:
+        parts = _words(other)
+        if "".join(parts) == "".join(words):
+            return True
+        return len(parts) == len(words) and all(near(one, [two]) for one, two in zip(words, parts, strict=True))
+
+    return near(name, filter(is_alike, names))
+
+
+def _words(name: str) -> list[str]:
+    return re.split(r"[-_]", name.lower())
+
+
 def counted(n: int, name: str, plural: str | None = None) -> str:
     """Format a number of things.
 

@@ -551,7 +551,7 @@ kafkalog cat D --format json -> --json
 kafkalog cat D --skip-errors -> --on-corruption skip
 kafkalog cat D --from-beginning -> leave it out
 kafkalog cat D --max 2 -> -n 2
-kafkalog cat D --frobnicate -> cat --help lists all
+kafkalog cat D --frobnicate -> its options are below (see kafkalog cat -h)
 kafkalog report D --html x.html -> -o report.html
 kafkalog report D --format html -> -o report.html
 kafkalog report D --open -> -o report.html
@@ -1061,7 +1061,22 @@ kafkalog metadata-shell --snapshot __cluster_metadata-0/00000000000000000222-000
 kafkalog watch D --interval 77 -> kafkalog cat PATH --follow --tail 0; left out: --interval 77
 kafkalog count D --key k-77 --offset 4711 -> left out: --key k-77, --offset 4711
 """
-TABLES = OPERATOR + DOOR + COMMANDS + OTHER_TOOLS + MORE_MISTAKES + FIRST_TRIES + KINDS + TRIES
+UNKNOWN_OPTIONS = """
+# options with a word of what was typed in their names, or else in their help
+kafkalog transactions D --find-open -> about 'open' there is --open (see
+kafkalog cat D --min-timestamp 5 -> about 'timestamp' there are --start-timestamp, --end-timestamp (see
+kafkalog trim P --log-start-offset 5 -o new -> about 'offset' there is --before-offset (see
+kafkalog load in.csv -o new --timestamp-field ts -> about 'timestamp' there are --timestamp-column, --truncate
+kafkalog cat D --schema-id 5 -> kafkalog load has it; about 'schema id' there are --id-size, --schema, --key-schema
+kafkalog boot D -o new --verify-it -> about 'verify' there is --dry-run (see
+kafkalog ls D --min-size 5 -> about 'size' there is --bytes (see
+kafkalog diff D D --keys -> about 'keys' there is --ignore (see
+# another command has it, or none
+kafkalog salvage D -o new --keep-going -> kafkalog dump has it; those of kafkalog salvage are below (see
+kafkalog compact P -o new --dirty-ratio 0.5 -> its options are below (see
+kafkalog cat D --frob 5 --zap -c 3 -> no options --frob, --zap, -c; --frob, --zap: its options are below; -c: use -n 3
+"""
+TABLES = UNKNOWN_OPTIONS + OPERATOR + DOOR + COMMANDS + OTHER_TOOLS + MORE_MISTAKES + FIRST_TRIES + KINDS + TRIES
 SPARK_JOBS = ("scan", "verify", "reindex")
 
 
@@ -1181,7 +1196,7 @@ LINES_SEEN = set()
 VALUES = {"N": "1", "TIME": "now", "MS": "1"}
 AFTER_A_LINE = re.compile(
     r", (?:or|and|then|with|which|for|such|but|into|where|kafkalog|a copy)\b"
-    r"| (?:for|to|makes|reads|writes|saves|lists) |: |, |\? |\?$| \| |\n"
+    r"| (?:for|to|makes|reads|writes|saves|lists|has|have|are) |: |, |\? |\?$| \| |\n"
 )
 
 

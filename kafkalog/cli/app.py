@@ -76,6 +76,7 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    Parser.whole = build_parser
     parser.short_help = (_DESCRIPTION, _FIRST_EXAMPLES)
     parser.add_argument("--version", action="version", version=f"kafkalog {__version__}")
     parser.add_argument(
@@ -179,7 +180,12 @@ def _main(argv: Sequence[str] | None) -> int:
         args = parser.parse_args(argv)
     except Misuse as error:
         line = _that_works(error)
-        print(f"kafkalog: error: {in_shell(error.text(line))} (see {error.prog} -h)", file=sys.stderr)
+        print(
+            f"kafkalog: error: {in_shell(error.text(line))} (see {error.prog} -h)",
+            *error.lines,
+            sep="\n",
+            file=sys.stderr,
+        )
         return Exit.USAGE
     except SystemExit as error:
         return _flushed(error.code if isinstance(error.code, int) else Exit.USAGE)

@@ -36,7 +36,9 @@ class Instead(NamedTuple):
     """What to type instead of an option."""
 
     text: str
-    words: Sequence[str] | None
+    lines: Sequence[str] = ()
+    """What follows the message, on lines of its own."""
+    words: Sequence[str] | None = None
     """What stands in its place in a command line; None if that is for the reader to fill in."""
     takes_value: bool = False
     """Whether the next word is its value."""
@@ -313,18 +315,18 @@ def _instead(
         text = _with_value(_with_columns(_fitting(text, value), name, value), re.sub(r"^-(?=\d+$)|^[se]@", "", value))
     text = _next_to(_with_file(text, typed), typed)
     if text.startswith("pass PATH") and value:
-        return Instead(text.replace("PATH", shlex.quote(value)), [value], takes_value=not is_joined)
+        return Instead(text.replace("PATH", shlex.quote(value)), words=[value], takes_value=not is_joined)
     if text.startswith("leave it out"):
-        return Instead(text, [], takes_value=takes)
+        return Instead(text, words=[], takes_value=takes)
     if text.startswith("kafkalog "):
         line = shlex.split(_AFTER_A_LINE.split(text)[0].replace("\\", ""))
         words = [word for word in line[2:] if word != "PATH"]
         if words[:1] == ["-o"] and _has_output(name, typed):
             words = ["--format", words[1].rpartition(".")[2]]
         is_whole = not any(_PLACEHOLDER.search(word) for word in words)
-        return Instead(text, words if is_whole else None, takes_value=takes, command=line[1])
+        return Instead(text, words=words if is_whole else None, takes_value=takes, command=line[1])
     text = text if takes else re.sub(r"^-o [\w-]+\.(\w+)(?=,|$)", lambda file: _output(file, name, typed), text)
-    return Instead(text, _option_words(text, own), takes_value=takes)
+    return Instead(text, words=_option_words(text, own), takes_value=takes)
 
 
 def _output(file: re.Match[str], name: str, typed: Sequence[str]) -> str:
@@ -492,11 +494,11 @@ def explained(
     if len(unknown) > 1:
         return _of_several(unknown, line, typed)
     (name, one), *_ = unknown
-    text = filled(one.said, typed)
+    text, lines = filled(one.said, typed), one.lines
     first = re.match(r"kafkalog (?:'[^']*'|[^,;(|'])*?(?=,|;| \(|$)", text) if command else None
     if first is not None and line:
         return f"no option {name}", Advice(f"{LINE}{text[first.end() :]}", line, first[0])
-    return f"no option {name}", Advice(f"{text}{_joint(text) if line else ''}", line, "")
+    return f"no option {name}", Advice(f"{text}{_joint(text) if line else ''}", line, "", lines=lines)
 
 
 def _of_several(
@@ -514,8 +516,9 @@ def _of_several(
         reasons = [re.sub(r": (.*)", r" (\1)", one) for one in dict.fromkeys(left_out)]
         texts.append(f"leave out {', '.join(reasons)}")
     text = "; ".join(dict.fromkeys(texts))
+    lines = [*dict.fromkeys(line for _, one in unknown for line in one.lines)]
     return f"no option{'s' if names[1:] else ''} {', '.join(names)}", Advice(
-        f"{text}{_joint(text) if line else ''}", line, ""
+        f"{text}{_joint(text) if line else ''}", line, "", lines=lines
     )
 
 

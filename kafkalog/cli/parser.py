@@ -63,6 +63,11 @@ class Misuse(SystemExit):
         self.prog = prog
         self.advice = advice
 
+    @property
+    def lines(self) -> Sequence[str]:
+        """What follows the message, on lines of its own."""
+        return () if self.advice is None else self.advice.lines
+
     def text(self, line: Sequence[str] | None) -> str:
         """The message; `line` has the arguments that work, of those of the advice."""
         from kafkalog.cli.leads import left_out
@@ -81,6 +86,8 @@ class Parser(argparse.ArgumentParser):
 
     short_help: tuple[str, str] = ("", "")
     """What the command does, and its examples."""
+    whole: Callable[[], argparse.ArgumentParser]
+    """What makes the parser of all commands."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "add_help": False})
@@ -291,15 +298,19 @@ class Parser(argparse.ArgumentParser):
         """The one option that begins so; or those that may be meant if there are others or none."""
         from kafkalog.cli.leads import FIRST, filled
         from kafkalog.cli.option_leads import Instead
-        from kafkalog.text import near
+        from kafkalog.cli.other_options import alternatives
+        from kafkalog.text import near_name
 
         longer = [text for text in known if len(spelt) > len("--to") and text.startswith(spelt)]
         if len(longer) == 1:
             return longer[0]
-        close = near(spelt[2:], [text[2:] for text in known])
+        close = near_name(spelt[2:], [text[2:] for text in known])
         meant = longer or ([f"--{close}"] if close else takes if len(takes) == 1 else [])
-        other = f"{self.prog} --help lists all" if self._subparsers is None else filled(FIRST, self._given)
-        return Instead(f"did you mean {' or '.join(meant)}?" if meant else other, meant if len(meant) == 1 else None)
+        if meant:
+            return Instead(f"did you mean {' or '.join(meant)}?", words=meant if len(meant) == 1 else None)
+        if self._subparsers is not None:
+            return Instead(filled(FIRST, self._given))
+        return Instead(*alternatives(spelt, self, USUAL, Parser.whole))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         from kafkalog.text import near

@@ -69,6 +69,8 @@ class Advice(NamedTuple):
     """What `LINE` stands for if they do not."""
     typed: Sequence[str] = ()
     """What was typed after the command, of which the message has all that counts."""
+    lines: Sequence[str] = ()
+    """What follows the message, on lines of its own."""
 
     def __bool__(self) -> bool:
         return bool(self.text)

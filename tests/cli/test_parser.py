@@ -10,7 +10,8 @@ import pytest
 
 from kafkalog.cli.app import build_parser, main
 from kafkalog.cli.commands import JOBS, LOCAL, SUMMARIES
-from kafkalog.cli.parser import SHELLS
+from kafkalog.cli.other_options import alternatives
+from kafkalog.cli.parser import SHELLS, USUAL
 from kafkalog.errors import Limits
 from kafkalog.records.partitioner import PARTITIONERS
 from kafkalog.values import encoding
@@ -55,6 +56,33 @@ def test_a_command_line_makes_only_the_parser_that_it_names():
         parsers = build_parser(argv)._subparsers._group_actions[0].choices
         assert [*parsers] == [*SUMMARIES]
         assert [name for name, parser in parsers.items() if parser.description] == made
+
+
+UNKNOWN = (
+    "--frob",
+    "--time-zone-x",
+    "--offsets-only",
+    "--key-count",
+    "--raw-bytes",
+    "--in-memory",
+    "--deep-scan",
+    "-Z",
+)
+
+
+@pytest.mark.parametrize("command", ["tiered verify", *SUMMARIES])
+def test_an_unknown_option_of_any_command_leads_to_options_that_are_there(command, capsys):
+    parser = build_parser()
+    for word in command.split():
+        parser = parser._subparsers._group_actions[0].choices[word]
+    for option in UNKNOWN if parser._subparsers is None else ():
+        found = alternatives(option, parser, USUAL, build_parser)
+        own = {text for action in parser._actions for text in action.option_strings}
+        named = re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join([found.text.rpartition("there")[2], *found.lines]))
+        assert set(named) <= {*own, "--help"}
+        assert named
+        assert max(map(len, found.lines)) <= 80
+        assert len(found.lines) <= 6
 
 
 def script(shell, capsys):
