@@ -12,14 +12,13 @@ from kafkalog._kernels.wire cimport OFFSET_ORDER, OK, wrap_sub
 
 cdef enum:
     # state carried from window to window
-    FIRST_POSITION = 0
-    LAST_ENTRY_POSITION = 1
-    LAST_ENTRY_OFFSET = 2
-    MAX_TIMESTAMP = 3
-    MAX_TIMESTAMP_OFFSET = 4
-    LAST_TIME_ENTRY = 5
-    LAST_TIME_ENTRY_OFFSET = 6
-    N_CARRIED = 7
+    LAST_ENTRY_POSITION = 0
+    LAST_ENTRY_OFFSET = 1
+    MAX_TIMESTAMP = 2
+    MAX_TIMESTAMP_OFFSET = 3
+    LAST_TIME_ENTRY = 4
+    LAST_TIME_ENTRY_OFFSET = 5
+    N_CARRIED = 6
 
 cdef enum:
     # the state of `count_until_roll`
@@ -46,16 +45,16 @@ def build_entries(const int64_t[::1] position not None, const int64_t[::1] last_
                   int32_t[::1] timestamp_offset not None):
     """Compute the entries of both indexes for the next batches. Return `(status, n_rows, n_offset, n_time)`.
 
-    `carried` is the state after the previous batches: position of the first batch, position and offset of the last
-    offset entry, largest timestamp and its offset, timestamp and offset of the last time entry; -1 for none. Offsets in
-    entries are relative to `base_offset`. Outputs need room for one entry per batch. OK with fewer rows means that the
-    next relative offset or position does not fit. OFFSET_ORDER means that an entry would not increase.
+    `carried` is the state after the previous batches: position and offset of the last offset entry, largest timestamp
+    and its offset, timestamp and offset of the last time entry; -1 for none, but position 0. Offsets in entries are
+    relative to `base_offset`. Outputs need room for one entry per batch. OK with fewer rows means that the next
+    relative offset or position does not fit. OFFSET_ORDER means that an entry would not increase.
     """
     cdef Py_ssize_t n = position.shape[0]
     cdef Py_ssize_t row = 0
     cdef Py_ssize_t n_offset = 0
     cdef Py_ssize_t n_time = 0
-    cdef int64_t first, last_entry, last_entry_offset, largest, largest_offset, last_time, last_time_offset
+    cdef int64_t last_entry, last_entry_offset, largest, largest_offset, last_time, last_time_offset
     cdef int64_t offset, here
     cdef int status = OK
     if (last_offset.shape[0] != n or max_timestamp.shape[0] != n or indexed_offset.shape[0] < n
@@ -68,7 +67,6 @@ def build_entries(const int64_t[::1] position not None, const int64_t[::1] last_
     if n == 0:
         return OK, 0, 0, 0
     with nogil:
-        first = carried[FIRST_POSITION]
         last_entry = carried[LAST_ENTRY_POSITION]
         last_entry_offset = carried[LAST_ENTRY_OFFSET]
         largest = carried[MAX_TIMESTAMP]
@@ -80,15 +78,12 @@ def build_entries(const int64_t[::1] position not None, const int64_t[::1] last_
             here = position[row]
             if offset < base_offset or offset - base_offset > INT32_MAX or here < 0 or here > INT32_MAX:
                 break
-            # LogSegment adds the bytes of a batch after it tests for an entry: the first batch gets none
-            if first < 0:
-                first = here
-                last_entry = here
             # with equal timestamps, the first batch stays, as in LogSegment.append
             if max_timestamp[row] > largest:
                 largest = max_timestamp[row]
                 largest_offset = offset
-            # positions increase from 0, and 31 bits leave room for any difference
+            # LogSegment adds the bytes of a batch after it tests for an entry: the first batch gets none.
+            # Positions increase from 0, and 31 bits leave room for any difference
             if last_entry >= 0 and last_entry <= INT32_MAX and here - last_entry > interval:
                 if offset <= last_entry_offset or largest_offset < last_time_offset:
                     status = OFFSET_ORDER
@@ -106,7 +101,6 @@ def build_entries(const int64_t[::1] position not None, const int64_t[::1] last_
                     last_time = largest
                     last_time_offset = largest_offset
             row += 1
-        carried[FIRST_POSITION] = first
         carried[LAST_ENTRY_POSITION] = last_entry
         carried[LAST_ENTRY_OFFSET] = last_entry_offset
         carried[MAX_TIMESTAMP] = largest

@@ -18,9 +18,47 @@ from kafkalog.errors import Reason
 if TYPE_CHECKING:
     from kafkalog.records.batch_table import BatchTable
 
-# state that the kernel carries from table to table: the slots used here, and their number
-_MAX_TIMESTAMP, _MAX_TIMESTAMP_OFFSET, _LAST_TIME_ENTRY, _LAST_TIME_ENTRY_OFFSET = 3, 4, 5, 6
-_N_CARRIED: Final = 7
+# state that the kernel carries from table to table: the slots used here, and its values before the first batch
+_MAX_TIMESTAMP, _MAX_TIMESTAMP_OFFSET, _LAST_TIME_ENTRY, _LAST_TIME_ENTRY_OFFSET = 2, 3, 4, 5
+_AT_START: Final = (0, -1, -1, -1, -1, -1)
+
+
+class EntryRule:
+    """Decides which batches of a segment get an index entry, one table at a time.
+
+    A batch gets an entry if it starts more than `index_interval_bytes` after the last batch with an entry, or after the
+    start of the segment. Source: LogSegment.recover, and LogSegment.append for one batch an append, Kafka 4.3.
+    """
+
+    def __init__(self, index_interval_bytes: int) -> None:
+        if not 0 <= index_interval_bytes < 2**31:
+            raise ValueError(f"index.interval.bytes must be from 0 to 2**31 - 1, not {index_interval_bytes}")
+        self.index_interval_bytes = index_interval_bytes
+        self._carried = np.array(_AT_START, np.int64)
+        self._n_rows = 0
+
+    def rows(self, position: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """int64[k]: row numbers of the batches with an entry. The positions rise from call to call."""
+        positions = np.ascontiguousarray(position, np.int64)
+        n = positions.size
+        # only positions matter: row numbers take the place of offsets, and there are no timestamps
+        numbers, none = np.arange(self._n_rows, self._n_rows + n), np.full(n, -1, np.int64)
+        chosen, spare = np.empty(n, np.int32), np.empty(n, np.int32)
+        _, _, n_chosen, _ = build_entries(
+            positions,
+            numbers,
+            none,
+            0,
+            self.index_interval_bytes,
+            self._carried,
+            chosen,
+            spare,
+            none.copy(),
+            spare.copy(),
+        )
+        rows: npt.NDArray[np.int64] = chosen[:n_chosen].astype(np.int64) - self._n_rows
+        self._n_rows += n
+        return rows
 
 
 class IndexBuilder:
@@ -33,7 +71,7 @@ class IndexBuilder:
         if index_interval_bytes < 0:
             raise ValueError(f"index_interval_bytes must not be negative, not {index_interval_bytes}")
         self.base_offset, self.index_interval_bytes = base_offset, index_interval_bytes
-        self._carried = np.full(_N_CARRIED, -1, np.int64)
+        self._carried = np.array(_AT_START, np.int64)
         self._offset_entries: list[npt.NDArray[np.void]] = []
         self._time_entries: list[npt.NDArray[np.void]] = []
 

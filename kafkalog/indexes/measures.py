@@ -1,8 +1,8 @@
 """Measures one sparse offset index: the gaps between its entries, and the bytes that a lookup scans.
 
-An index is a list of entries (offset, position), read from a file or made by the rule of a broker (`EntryRule`). It is
-measured against the batches of its segment, one window at a time. Only sums are kept: memory is constant, and the work
-for another index grows with its entries.
+An index is a list of entries (offset, position), read from a file or made by the rule of a broker. It is measured
+against the batches of its segment, one window at a time. Only sums are kept: memory is constant, and the work for
+another index grows with its entries.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog._kernels.indexes import build_entries
 from kafkalog.html import JsonFields
 from kafkalog.indexes.distribution import Distribution, Spread
 
@@ -70,45 +69,6 @@ class IndexMeasures(JsonFields):
     def entries_per_mib(self) -> float | None:
         """Entries of the offset index per MiB of log; None for an empty log."""
         return self.n_entries * _MIB / self.size_in_bytes if self.size_in_bytes else None
-
-
-class EntryRule:
-    """Decides which batches of a segment get an index entry, one window at a time.
-
-    A batch gets an entry if it starts more than `index_interval_bytes` after the last batch with an entry, or after the
-    start of the segment. Source: LogSegment.recover, and LogSegment.append for one batch an append, Kafka 4.3.
-    """
-
-    def __init__(self, index_interval_bytes: int) -> None:
-        if not 0 <= index_interval_bytes < 2**31:
-            raise ValueError(f"index.interval.bytes must be from 0 to 2**31 - 1, not {index_interval_bytes}")
-        self.index_interval_bytes = index_interval_bytes
-        # state of the kernel: the segment starts at position 0, without an entry
-        self._carried = np.array([0, 0, -1, -1, -1, -1, -1], np.int64)
-        self._n_rows = 0
-
-    def rows(self, position: npt.ArrayLike) -> Numbers:
-        """int64[k]: row numbers of the batches with an entry. The positions rise from call to call."""
-        positions = np.ascontiguousarray(position, np.int64)
-        n = positions.size
-        # only positions matter: row numbers take the place of offsets, and there are no timestamps
-        numbers, none = np.arange(self._n_rows, self._n_rows + n), np.full(n, -1, np.int64)
-        chosen, spare = np.empty(n, np.int32), np.empty(n, np.int32)
-        _, _, n_chosen, _ = build_entries(
-            positions,
-            numbers,
-            none,
-            0,
-            self.index_interval_bytes,
-            self._carried,
-            chosen,
-            spare,
-            none.copy(),
-            spare.copy(),
-        )
-        rows: Numbers = chosen[:n_chosen].astype(np.int64) - self._n_rows
-        self._n_rows += n
-        return rows
 
 
 class MeasuredWindow:

@@ -17,7 +17,8 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason
 from kafkalog.html import JsonFields
-from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, MeasuredWindow
+from kafkalog.indexes.builder import EntryRule
+from kafkalog.indexes.measures import IndexMeasures, IndexMeter, MeasuredWindow
 
 if TYPE_CHECKING:
     from kafkalog.indexes.view import OffsetEntries, TimeEntries

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from index_twin import Batch, make_log, write_indexes
 
 import kafkalog
+from kafkalog.indexes.builder import EntryRule
 from kafkalog.indexes.distribution import Distribution
-from kafkalog.indexes.measures import EntryRule, IndexMeter, MeasuredWindow
+from kafkalog.indexes.measures import IndexMeter, MeasuredWindow
 from kafkalog.records.batch_table import BatchTable
 
 
