@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -162,6 +162,15 @@ class _LibraryStore(Store):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({clean(self._url)!r})"
 
+    def list(self, directory: str) -> list[Entry]:
+        """See `Store.list`. An object that stands for the directory itself, as some tools write one, is left out."""
+        own = directory.strip("/")
+        return [entry for path, entry in self._listed(directory) if entry.name and path.strip("/") != own]
+
+    @abstractmethod
+    def _listed(self, directory: str) -> Iterable[tuple[str, Entry]]:
+        """What the library lists of a directory, with the whole path of each."""
+
     @abstractmethod
     def fetch(self, key: str, start: int, stop: int, entry: Entry) -> Any:
         """Bytes `start` to `stop` as the library returns them, perhaps fewer: a buffer."""
@@ -284,16 +293,18 @@ class ObjectStore(_LibraryStore):
         folders = (name.rstrip("/") for name in names if name.endswith("/") and name not in ("./", "../"))
         return [*(Entry(name, is_directory=True) for name in folders), *(one for one in found if one is not None)]
 
-    def list(self, directory: str) -> list[Entry]:
-        """See `Store.list`."""
+    def _listed(self, directory: str) -> Iterable[tuple[str, Entry]]:
+        """See `_LibraryStore._listed`."""
         if self._url.startswith("http"):
-            return self._list_page(directory)
+            return [(f"{directory}/{entry.name}", entry) for entry in self._list_page(directory)]
         with self._errors(directory):
             found = self._obs.list_with_delimiter(self._store, directory or None)
-            folders = [
-                Entry(path.rstrip("/").rpartition("/")[2], is_directory=True) for path in found["common_prefixes"]
-            ]
-            return [*folders, *map(self._entry, found["objects"])]
+            folders = (
+                (path, Entry(path.rstrip("/").rpartition("/")[2], is_directory=True))
+                for path in found["common_prefixes"]
+            )
+            # of an object and a directory of one name, the directory counts: it comes last
+            return [*((meta["path"], self._entry(meta)) for meta in found["objects"]), *folders]
 
     def status(self, key: str) -> Entry | None:
         """See `Store.status`."""
@@ -375,15 +386,14 @@ class FilesystemStore(_LibraryStore):
         """See `Store.url_of`."""
         return f"{self._before}{key}"
 
-    def list(self, directory: str) -> list[Entry]:
-        """See `Store.list`."""
+    def _listed(self, directory: str) -> Iterable[tuple[str, Entry]]:
+        """See `_LibraryStore._listed`."""
         with self._errors(directory), self._lock:
             try:
                 found = self._filesystem.ls(self._slash + directory, detail=True)
             except (FileNotFoundError, NotADirectoryError):
                 return []
-            entries = map(_entry_of_info, found)
-            return [entry for entry in entries if entry.name and entry.name != directory.rpartition("/")[2]]
+            return [(info["name"].rpartition("://")[2], _entry_of_info(info)) for info in found]
 
     def status(self, key: str) -> Entry | None:
         """See `Store.status`."""

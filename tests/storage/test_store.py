@@ -1,6 +1,7 @@
 """Every store answers alike: what it lists, the status of a key, and ranges of bytes."""
 
 import fsspec
+import obstore
 import pytest
 
 import kafkalog
@@ -9,7 +10,7 @@ from kafkalog.storage.files import is_absent, last_entry, read_file
 from kafkalog.storage.local import LOCAL
 from kafkalog.storage.location import Location, local_path, store_of
 from kafkalog.storage.memory import MemoryStore
-from kafkalog.storage.stores import FilesystemStore
+from kafkalog.storage.stores import FilesystemStore, ObjectStore
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -42,6 +43,19 @@ def test_stores_answer_alike(place):
         with pytest.raises(ReadError) as error:
             read_file(place / name, max_bytes=100)
         assert is_absent(error.value) == is_missing
+
+
+def test_objects_that_stand_for_directories_are_not_listed_as_files_in_them():
+    files = fsspec.filesystem("memory")
+    files.pipe_file("/marked/marked/orders-0/a.log", b"0123")
+    objects = ObjectStore(obstore.store.MemoryStore(), "memory://")
+    for key in ("marked", "marked/marked/orders-0", "marked/marked/orders-0/a.log"):
+        obstore.put(objects._store, key, b"")
+    for store in (FilesystemStore(files, "memory://", is_rooted=True), objects):
+        assert [one.name for one in store.list("marked")] == ["marked"]
+        below = Location(store, "marked/marked").entries()
+        assert {name: entry.is_dir() for name, entry in below.items()} == {"orders-0": True}
+        assert [one.name for one in store.list("marked/marked/orders-0")] == ["a.log"]
 
 
 def test_a_store_says_what_it_can_do(tmp_path):
