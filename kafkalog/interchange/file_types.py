@@ -40,6 +40,15 @@ FORMAT_NAMES: Final = (*(suffix[1:] for suffix, name in _FORMATS_BY_SUFFIX.items
 """What the formats of exports are called: by their suffixes, and tables."""
 UNCERTAIN: Final = (".json", ".avro")
 """Suffixes that other files have as well, such as the metadata of a table."""
+VIRTUAL_DISKS: Final = {
+    ".qcow2": (b"QFI\xfb",),
+    ".vmdk": (b"KDMV", b"COWD"),
+    ".vhdx": (b"vhdxfile",),
+    ".vhd": (b"conectix",),
+    ".vdi": (b"<<< ",),
+}
+"""Images of disks whose blocks are not in the order of the disk: by suffix, how such a file begins."""
+IMAGE_SUFFIXES: Final = (".img", ".raw", ".dd", ".iso", *VIRTUAL_DISKS)
 _PACKED_BY_SUFFIX: Final = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 
 

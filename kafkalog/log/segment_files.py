@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits, NotKafkaError, Reason
-from kafkalog.interchange.file_types import file_type
+from kafkalog.interchange.file_types import IMAGE_SUFFIXES, file_type
 from kafkalog.log.directory import BETWEEN_SWAPS, Directory, replaced_names
 from kafkalog.log.segment import Segment
 from kafkalog.storage.location import Place
@@ -25,7 +25,6 @@ from kafkalog.text import offset_range
 
 _USUAL_LENGTH: Final = len(kf.segment_file_name(0))
 _ARCHIVES: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
-_IMAGES: Final = (".img", ".raw", ".dd", ".qcow2", ".vmdk", ".iso")
 
 
 class SegmentListing:
@@ -204,7 +203,7 @@ def open_segment(path: Place, **options: Any) -> Segment:
             hint = f"archive: open {kind}://::{path}, or {kind}://DIRECTORY::{path} for a directory in it"
         elif file_type(path)[0] is not None:
             hint = "a file of a table, not a log: kafkalog load writes it as one"
-        elif path.suffix in _IMAGES:
+        elif path.suffix.lower() in IMAGE_SUFFIXES:
             hint = "not a segment: mount the image, or use kafkalog undelete for deleted segments in a raw one"
         elif kf.parse_raft_snapshot(path.name) is not None:
             hint = f"a snapshot of the metadata log: name its directory, {path.parent}, or use kafkalog dump"

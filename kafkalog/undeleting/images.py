@@ -19,6 +19,7 @@ import numpy.typing as npt
 import kafkalog._kernels.header_walk as kernels
 from kafkalog import format as kf
 from kafkalog.errors import Limits, ReadError, Reason, UnsafePathError, UnsupportedError
+from kafkalog.interchange.file_types import VIRTUAL_DISKS
 from kafkalog.log.log_dir import missing_path
 from kafkalog.log.searching.resync import INSIDE, LINKED, IntactRuns, find_batches
 from kafkalog.records.batch_table import BatchTable
@@ -149,16 +150,10 @@ def open_image(path: str | os.PathLike[str]) -> BadSectorSource:
 
 _NOT_RAW: Final = {
     **{
-        magic: f"a virtual disk ({name}), whose blocks are not in the order of the disk: make a raw image first, with"
-        " qemu-img convert -O raw"
-        for magic, name in {
-            b"QFI\xfb": "qcow2",
-            b"KDMV": "vmdk",
-            b"COWD": "vmdk",
-            b"vhdxfile": "vhdx",
-            b"conectix": "vhd",
-            b"<<< ": "vdi",
-        }.items()
+        magic: f"a virtual disk ({suffix[1:]}), whose blocks are not in the order of the disk: make a raw image first,"
+        " with qemu-img convert -O raw"
+        for suffix, magics in VIRTUAL_DISKS.items()
+        for magic in magics
     },
     **dict.fromkeys(
         (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"BZh"), "a compressed image: unpack it first"

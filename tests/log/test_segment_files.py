@@ -10,6 +10,7 @@ from refusals import fails_with
 
 import kafkalog
 from kafkalog.errors import DEFAULT_LIMITS, NotKafkaError
+from kafkalog.interchange.file_types import VIRTUAL_DISKS
 from kafkalog.log.segment_files import SegmentListing, open_segment
 from kafkalog.scanning.planning import plan
 from kafkalog.survey.startup_files import files_at_start
@@ -162,6 +163,7 @@ def test_a_swap_that_cannot_be_read_stands_for_nothing(directory):
         ("x.log.gz", "unpack it to x.log"),
         (name(0, ".index"), f"name .*{name(0)}"),
         ("x.txt", "the file name must end in .log"),
+        *((f"disk{suffix}", "mount the image") for suffix in (".img", ".ISO", *VIRTUAL_DISKS)),
         *((f"orders.{suffix}", "kafkalog load") for suffix in ("parquet", "ndjson", "csv.gz", "tsv", "feather")),
     ],
 )
