@@ -40,6 +40,8 @@ Headers = list[dict[str, Any]]
 _encode_raw = json.JSONEncoder(ensure_ascii=False).encode
 # DEL and C1 controls, bidi marks and controls, line and paragraph separators: terminals and editors interpret them
 _OBEYED: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_QUOTED: Final = '",\r\n'
+"""Characters for which a CSV value is in quotes."""
 _FORMULA_STARTS: Final = tuple("=+-@\t\r\uff0b\uff0d\uff1d\uff20")
 
 
@@ -142,13 +144,17 @@ class CsvRows(LineFormat):
     ) -> None:
         super().__init__(columns, encoding=encoding, embeds_json=embeds_json)
         self._escape_formulas = escape_formulas
-        if any(char in null for char in '",\r\n'):
+        if any(char in null for char in _QUOTED):
             raise ValueError(f"null is written without quotes, so it may hold none, nor commas or line ends: {null!r}")
         self._null = null
 
     @property
     def header(self) -> str:
-        return ",".join(map(self._quote, self.columns)) + "\n"
+        return self.row(self.columns)
+
+    def row(self, texts: Iterable[str | None]) -> str:
+        """A row of texts, where None is null."""
+        return ",".join([self._null if text is None else self._quote(text) for text in texts]) + "\n"
 
     @property
     def _template(self) -> str:
@@ -199,7 +205,7 @@ class CsvRows(LineFormat):
     def _quote(self, text: str) -> str:
         if self._escape_formulas and text.startswith(_FORMULA_STARTS):
             text = f"'{text}"
-        if not text or text == self._null or any(char in text for char in '",\r\n'):
+        if not text or text == self._null or any(char in text for char in _QUOTED):
             return '"' + text.replace('"', '""') + '"'
         return text
 

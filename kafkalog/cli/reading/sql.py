@@ -126,9 +126,10 @@ def _print_rows(
     batches: Iterable[pa.RecordBatch], console: Console, encoding: str, *, as_json: bool, as_csv: bool
 ) -> None:
     """Print rows of any types: with tabs between columns, as JSON, or as CSV."""
-    from kafkalog.interchange.text_output import encode_json, encoded_values
+    from kafkalog.interchange.text_output import CsvRows, encode_json, encoded_values
 
     names: list[str] | None = None
+    line = CsvRows().row if as_csv else _line
     if terminal_width() is not None and not as_json and not as_csv:
         _print_tables(batches, console, encoding)
         return
@@ -136,13 +137,13 @@ def _print_rows(
         if names is None:
             names = batch.schema.names
             if not as_json:
-                console.write(_line(names, as_csv))
+                console.write(line(names))
         columns = [encoded_values(column, encoding, is_json=as_json) for column in batch.columns]
         if as_json:
             rows = zip(*map(_whole_numbers, batch.columns, columns), strict=True)
             console.write("".join(f"{encode_json(dict(zip(names, row, strict=True)))}\n" for row in rows))
         else:
-            console.write("".join(_line(row, as_csv) for row in _cells(columns)))
+            console.write("".join(map(line, _cells(columns))))
 
 
 def _print_tables(batches: Iterable[pa.RecordBatch], console: Console, encoding: str) -> None:
@@ -200,15 +201,9 @@ def _whole_numbers(column: pa.Array, cells: list[Any]) -> list[Any]:
     return [one if one is None else int(one) for one in cells] if is_whole else cells
 
 
-def _line(cells: list[Any], is_csv: bool) -> str:
-    """A row: with tabs between cells, or as CSV, where null is empty and an empty text is in quotes."""
-    if not is_csv:
-        return "\t".join(_texts(cells)) + "\n"
-    quoted = []
-    for one in cells:
-        needs_quotes = one is not None and (not one or set(one) & set('",\r\n'))
-        quoted.append("" if one is None else '"' + one.replace('"', '""') + '"' if needs_quotes else one)
-    return ",".join(quoted) + "\n"
+def _line(cells: Iterable[str | None]) -> str:
+    """A row with tabs between cells."""
+    return "\t".join(_texts(cells)) + "\n"
 
 
 def _texts(cells: Iterable[str | None]) -> list[str]:
