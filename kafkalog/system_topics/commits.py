@@ -24,7 +24,7 @@ from kafkalog.storage.source import Bytes
 _PARTITION_BITS: Final = 32
 _PARTITION_MASK: Final = 2**32 - 1
 OUT_OF_RANGE: Final = (None, "past_end", "before_start")
-"""How a committed offset lies outside of its log, by the number that `range_number` returns."""
+"""How a committed offset lies outside of its log, by the number in a `Standing`."""
 _BATCH_ROWS: Final = 2**16 - 1  # a text has less than 32 KiB: so many have less than the 2 GiB of an Arrow array
 
 Mask = npt.NDArray[np.bool_]
@@ -88,9 +88,23 @@ class _Texts:
         return pa.Array.from_buffers(pa.large_string(), n, [None, *map(pa.py_buffer, (self._offsets, self._data))])
 
 
-def range_number(offset: Any, start: Any, end: Any) -> Numbers:
-    """Return 0 for offsets within a log, 1 for those past its end, 2 for those before its start."""
-    return np.select([offset > end, offset < start], [1, 2], 0)
+class Standing(NamedTuple):
+    """Where committed offsets stand in their logs: of one offset, or of columns."""
+
+    is_known: Any
+    """Whether there is an offset, so that it has a lag."""
+    lag: Any
+    """Records from there to the end of the log that are not done; negative for an offset past the end."""
+    range_number: Any
+    """In `OUT_OF_RANGE`."""
+
+    @classmethod
+    def of(cls, offset: Any, start: Any, end: Any, n_done: Any = 0) -> Standing:
+        """By the start and the end offset of the log; `n_done` records after the offset are done already.
+
+        Source: GroupCoordinatorService.describeShareGroupOffsets, KIP-1226, Kafka 4.3.
+        """
+        return cls(offset >= 0, end - offset - n_done, np.select([offset > end, offset < start], [1, 2], 0))
 
 
 def is_expired(expiry: int | None, since: int | None, now_ms: int, retention_ms: int | None) -> bool:
@@ -125,10 +139,10 @@ class CommittedOffsets:
         found = [bounds_of(TopicPartition(names[number], partition)) for number, partition in wheres]
         bounds = np.array([one or (0, 0) for one in found], np.int64).reshape(-1, 2)[pair_of]
         self._has_end = np.array([one is not None for one in found], np.bool_)[pair_of]
-        self._has_lag = self._has_end & (self._offset >= 0)
         self._end = bounds[:, 1]
-        self._lag = self._end - self._offset
-        self._range = np.where(self._has_lag, range_number(self._offset, bounds[:, 0], self._end), 0)
+        is_known, self._lag, number = Standing.of(self._offset, bounds[:, 0], self._end)
+        self._has_lag = self._has_end & is_known
+        self._range = np.where(self._has_lag, number, 0)
         self._bounds = np.searchsorted(group[order], np.arange(len(self._groups) + 1))
 
     def groups(self) -> Iterator[tuple[str, slice]]:

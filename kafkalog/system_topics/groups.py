@@ -36,8 +36,8 @@ from kafkalog.system_topics.commits import (
     OUT_OF_RANGE,
     Commits,
     CommittedOffsets,
+    Standing,
     is_expired,
-    range_number,
     read_commits,
 )
 from kafkalog.system_topics.coordinator_load import load_failures, with_load_failures
@@ -338,22 +338,14 @@ def groups(
     return found
 
 
-def _lag(offset: GroupOffset, end: int, *, is_share: bool) -> int | None:
-    """The lag in a partition; of a share group, less what is done after its start offset, None if that is not known.
-
-    Source: GroupCoordinatorService.describeShareGroupOffsets, KIP-1226, Kafka 4.3.
-    """
-    if not is_share:
-        return end - offset.offset
-    return None if offset.n_done is None else end - offset.offset - offset.n_done
-
-
 def _set_lag(offset: GroupOffset, bounds: tuple[int, int], *, is_share: bool) -> None:
     """Set what follows from the start and the end offset of the partition."""
     offset.log_end_offset = bounds[1]
-    if offset.offset >= 0:
-        offset.lag = _lag(offset, bounds[1], is_share=is_share)
-        offset.out_of_range = OUT_OF_RANGE[int(range_number(offset.offset, *bounds))]
+    standing = Standing.of(offset.offset, *bounds, offset.n_done or 0)
+    if standing.is_known:
+        # of share groups of before 4.2 it is not known what is done
+        offset.lag = None if is_share and offset.n_done is None else standing.lag
+        offset.out_of_range = OUT_OF_RANGE[int(standing.range_number)]
 
 
 class _Loader:
