@@ -78,6 +78,7 @@ from kafkalog.system_topics.commits import is_expired
 from kafkalog.system_topics.commits_file import Commit, read_commits_file
 from kafkalog.system_topics.coordinator_load import with_load_failures
 from kafkalog.system_topics.strimzi_manifests import cluster_manifests
+from kafkalog.system_topics.transactions import abort_command
 from kafkalog.text import counted, offset_range
 
 _PRODUCER_ID_BLOCK: Final = 1000
@@ -656,13 +657,9 @@ class _Boot:
         at = self._report.nodes[0].listener
         for key, copies in sorted(self._cluster.placed.items()):
             for producer_id, start in copies[0].open_transactions:
-                coordinator = known.get(producer_id)
                 # its transaction is the only one that its producer can have open
-                ends = coordinator is not None and coordinator.is_open and key in coordinator.partitions
-                command = (
-                    f"kafka-transactions.sh --bootstrap-server {at} abort --topic {key.topic}"
-                    f" --partition {key.partition} --start-offset {start}"
-                )
+                ends = producer_id in known and known[producer_id].ends_in(key)
+                command = abort_command(key, start, at)
                 self._report.open_transactions.append(BootTransaction(*key, producer_id, start, ends, command))
 
     def _note_commits(self) -> None:

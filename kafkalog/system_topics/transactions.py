@@ -60,10 +60,7 @@ class OpenTransaction(JsonFields):
     @property
     def abort_command(self) -> str:
         """The command that ends this transaction in a running cluster, with `HOST:PORT` in the place of a broker."""
-        return (
-            "kafka-transactions.sh --bootstrap-server HOST:PORT abort"
-            f" --topic {shlex.quote(self.topic)} --partition {self.partition} --start-offset {self.start_offset}"
-        )
+        return abort_command(TopicPartition(self.topic, self.partition), self.start_offset)
 
     def as_dict(self) -> dict[str, Any]:
         """The fields and the command, for JSON."""
@@ -106,6 +103,18 @@ class Transaction(JsonFields):
     def is_hanging(self) -> bool:
         """Whether it hangs in a partition."""
         return any(one.is_hanging for one in self.open)
+
+    def ends_in(self, partition: TopicPartition) -> bool:
+        """Whether its coordinator ends it in a partition: a transaction that is not over still has the partition."""
+        return self.state in _UNENDED and partition in self.partitions
+
+
+def abort_command(partition: TopicPartition, start_offset: int, server: str = "HOST:PORT") -> str:
+    """The command that ends the transaction that a partition has open from an offset on."""
+    return (
+        f"kafka-transactions.sh --bootstrap-server {server} abort --topic {shlex.quote(partition.topic)}"
+        f" --partition {partition.partition} --start-offset {start_offset}"
+    )
 
 
 _UNENDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
@@ -309,6 +318,5 @@ def _open(partition: PartitionProducers, producer: ListedProducer, known: Transa
         producer.idle_ms,
         partition.log_end_offset - partition.last_stable_offset,
         producer.is_blocking,
-        # a coordinator that still has the partition in its transaction will end it there
-        producer.is_overdue and where not in known.partitions,
+        producer.is_overdue and not known.ends_in(where),
     )
