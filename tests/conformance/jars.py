@@ -119,12 +119,17 @@ def fetch_all():
                 fetched(program)
 
 
+def cache_directory():
+    """Where jars are, and what was made of them."""
+    return Path(os.environ.get("KAFKALOG_JARS") or Path.home() / ".cache" / "kafkalog" / "jars").absolute()
+
+
 def fetch(java, name, ivy_module):
     """A class path, of which all files are there.
 
     One process at a time fetches into a cache. Where it failed in vain, those that waited for it don't try again.
     """
-    cache = Path(os.environ.get("KAFKALOG_JARS") or Path.home() / ".cache" / "kafkalog" / "jars").absolute()
+    cache = cache_directory()
     kept, failure = cache / f"{name}.classpath", cache / f"{name}.failure"
     if jars := _complete(kept):
         return jars

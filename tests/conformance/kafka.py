@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
+import functools
 import json
 import os
 import re
@@ -11,12 +13,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from conformance.jars import KAFKA_VERSION, OLD_KAFKA_VERSION, class_path, java
+from conformance.jars import KAFKA_VERSION, OLD_KAFKA_VERSION, cache_directory, class_path, java
 from golden_sets import made_once
 
 QUICK_JVM = (
@@ -68,13 +71,37 @@ def _compiled(source, jars):
     return made_once("classes", f"{source.stem}-{zlib.crc32(source.read_bytes() + jars.encode())}", make)
 
 
-def jvm(program, *arguments, version=KAFKA_VERSION, jars=None, memory="512m", said="error", options=()):
+def jvm(program, *arguments, version=KAFKA_VERSION, jars=None, memory="512m", said="error", options=(), shares=True):
     """A command line for a class or a source file, with Kafka's jars; `said` is what it logs."""
     jars = jars or class_path(java(), version)
+    shared = _shared_classes() if shares and jars.startswith(class_path(java())) else ()
     if isinstance(program, Path):
-        program, jars = program.stem, f"{_compiled(program, jars)}{os.pathsep}{jars}"
-    start = [java(), f"-Xmx{memory}", *QUICK_JVM, f"-Dorg.slf4j.simpleLogger.defaultLogLevel={said}"]
+        program, jars = program.stem, f"{jars}{os.pathsep}{_compiled(program, jars)}"
+    start = [java(), f"-Xmx{memory}", *QUICK_JVM, *shared, f"-Dorg.slf4j.simpleLogger.defaultLogLevel={said}"]
     return [*start, *options, "-cp", jars, program, *map(str, arguments)]
+
+
+@functools.cache
+def _shared_classes():
+    """Options by which a JVM maps Kafka's classes as a broker had them when it ended: half of a start is loading them.
+
+    The archive is kept beside the jars. A JVM that it does not fit, such as one with another class path, goes without.
+    """
+    jars = class_path(java())
+    release = subprocess.run([java(), "-version"], capture_output=True, check=False).stderr
+    # a JVM compares the times of the jars, which a clock that is ahead changes
+    seen = zlib.crc32(release + f"{jars} {[os.stat(jar).st_mtime_ns for jar in jars.split(os.pathsep)]}".encode())
+    archive = cache_directory() / f"kafka-{KAFKA_VERSION}-{seen:08x}.jsa"
+    with archive.with_suffix(".lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not archive.exists():
+            fresh = archive.with_suffix(".fresh")
+            fresh.unlink(missing_ok=True)
+            with tempfile.TemporaryDirectory() as folder, _ArchivedBroker(Path(folder), fresh) as broker:
+                broker.start()
+                broker.stop()
+            fresh.replace(archive)
+    return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable")
 
 
 def run_java(program, *arguments, given=None, timeout=800, **options):
@@ -199,6 +226,8 @@ class Broker:
 
     _started = "Kafka Server started"
     _version = KAFKA_VERSION
+    _shares = True
+    _options: tuple[str, ...] = ()
 
     def __init__(self, folder, *, jars=None, **properties):
         self.folder, self.log_dir, self.address = folder, folder / "data", ""
@@ -219,7 +248,7 @@ class Broker:
     def _prepare(self, *options):
         self._write_properties()
         words = ("--cluster-id", "kafkalogConformance01w", "--config", self.folder / "server.properties", *options)
-        run_java("kafka.tools.StorageTool", "format", *words, jars=self._jars)
+        run_java("kafka.tools.StorageTool", "format", *words, jars=self._jars, shares=self._shares)
 
     def _role(self):
         """Properties of the broker's part in the cluster, with ports that are free now."""
@@ -268,8 +297,8 @@ class Broker:
         return self._process is not None and self._process.poll() is None
 
     def _command(self, program, argument, memory):
-        options = ["-Dorg.slf4j.simpleLogger.showDateTime=true"]
-        return jvm(program, argument, jars=self._jars, memory=memory, said="info", options=options)
+        options = ["-Dorg.slf4j.simpleLogger.showDateTime=true", *self._options]
+        return jvm(program, argument, jars=self._jars, memory=memory, said="info", options=options, shares=self._shares)
 
     def tool(self, name, *arguments, server=True):
         """What one of Kafka's tools prints."""
@@ -356,6 +385,16 @@ class Broker:
             self._process.kill()
             self._process.wait(PATIENCE)
             raise
+
+
+class _ArchivedBroker(Broker):
+    """A broker whose JVM leaves an archive of its classes when it ends."""
+
+    _shares = False
+
+    def __init__(self, folder, archive):
+        self._options = (f"-XX:ArchiveClassesAtExit={archive}",)
+        super().__init__(folder)
 
 
 class BrokerLife:
