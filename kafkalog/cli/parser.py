@@ -375,7 +375,9 @@ class _ShortHelp(argparse.Action):
 
 
 def _takes(action: argparse.Action, value: str) -> bool:
-    """Whether a value is one of the choices of an option, alone or in a list."""
+    """Whether a value is one of the choices of an option, alone or in a list; a command is the choice of no option."""
+    if not action.option_strings:
+        return False
     known = getattr(getattr(action, "type", None), "keywords", {}).get("known") or ""
     return value in (action.choices or ()) or (bool(value) and value in known.split(","))
 

@@ -1,6 +1,7 @@
 """The short help, the long one, and completion."""
 
 import argparse
+import contextlib
 import re
 import shutil
 import subprocess
@@ -83,6 +84,18 @@ def test_an_unknown_option_of_any_command_leads_to_options_that_are_there(comman
         assert named
         assert max(map(len, found.lines)) <= 80
         assert len(found.lines) <= 6
+
+
+@pytest.mark.parametrize("command", SUMMARIES)
+def test_paths_may_be_named_as_commands(command, tmp_path, monkeypatch, capsys):
+    """The lines that `kafkalog sample sample` prints have such a path."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("sample", "groups"):
+        (tmp_path / name).mkdir()
+    for words in (["sample", "groups"], ["select 1", "sample"], ["sample", "groups", "--dry-run"]):
+        with contextlib.suppress(SystemExit):
+            build_parser([command, *words]).parse_args([command, *words])
+    assert "no file or directory sample" not in capsys.readouterr().err
 
 
 def script(shell, capsys):
