@@ -34,6 +34,7 @@ from kafkalog.state.transaction_outcomes import OutcomeLearner
 from kafkalog.storage.files import file_status
 from kafkalog.storage.location import Place
 from kafkalog.storage.removals import directory_identity, is_gone, was_replaced
+from kafkalog.storage.source import is_padding
 
 HighWatermark = Literal["ignore", "checkpoint"]
 
@@ -272,7 +273,7 @@ class PartitionTail:
         """Read the complete batches after the position."""
         with segment.open() as source:
             size, ahead = source.size, _WINDOW_BYTES
-            while source.window(self._position, min(self._position + kf.LOG_OVERHEAD, size)).any():
+            while not is_padding(source.window(self._position, min(self._position + kf.LOG_OVERHEAD, size))):
                 # read ahead step by step: a preallocated file may end in a GiB of zeros
                 begin = self._position
                 source.size = min(begin + ahead, size)

@@ -37,7 +37,7 @@ from kafkalog.errors import (
 )
 from kafkalog.records.batch_table import BatchTable, HeaderParser, Window, valid_crcs
 from kafkalog.records.header import MAGIC_END, BatchHeader, Claims, claims_of
-from kafkalog.storage.source import Bytes, ByteSource
+from kafkalog.storage.source import Bytes, ByteSource, is_padding
 
 WINDOW_BYTES: Final = 2**22
 """Bytes read at a time: small enough to stay in a core's cache until its records are decoded."""
@@ -111,7 +111,8 @@ def walk(
             tables, status, reached, needed, previous_offset = parser.parse(data, position, before)
         # Use the bytes that were walked: reading again may return different ones if the file is being written
         rest = data[reached - position :]
-        head, is_zero = rest[:_TORN_ENVELOPE].tobytes(), status == STATUS["SIZE_TOO_SMALL"] and not rest.any()
+        head = rest[:_TORN_ENVELOPE].tobytes()
+        may_be_padding = status == STATUS["SIZE_TOO_SMALL"] and is_padding(rest)
         del rest
         is_half_written = False
         if tables:
@@ -148,7 +149,7 @@ def walk(
             stop = source.size  # the file was truncated in the meantime
             continue
         try:
-            if is_zero and source.is_zero(looked_at, stop):
+            if may_be_padding and source.is_padding(looked_at, stop):
                 raise _zero_fill(source, position, stop)
             error = _explain(source, status, position, head, needed, previous_offset, stop, limits)
         except FileChangedError:
@@ -208,7 +209,7 @@ def is_followed(source: ByteSource, position: int, size: int, stop: int) -> bool
     if len(header) < MAGIC_END:
         return True
     is_batch = header.magic <= 2 and header.size_in_bytes > kf.LOG_OVERHEAD and header.offset >= before.offset
-    return is_batch or source.is_zero(end, end + MAGIC_END)
+    return is_batch or source.is_padding(end, end + MAGIC_END)
 
 
 def _check_batch_size(source: ByteSource, position: int, needed: int, stop: int, limits: Limits) -> None:

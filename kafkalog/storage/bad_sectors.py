@@ -54,6 +54,10 @@ class BadSectorSource(ByteSource):
         """Whether some of these bytes could not be read."""
         return any(begin < stop and start < end for begin, end in self.unreadable)
 
+    def is_padding(self, start: int, stop: int) -> bool:
+        """See `ByteSource.is_padding`: False if the disk cannot read some of it, which may have been anything."""
+        return super().is_padding(start, stop) and not self.is_unreadable(start, stop)
+
     def check_unchanged(self) -> None:
         """Raise `FileChangedError` if the file has changed since it was opened."""
         self._file.check_unchanged()

@@ -31,7 +31,7 @@ Bytes = npt.NDArray[np.uint8]
 NO_BYTES: Final[Bytes] = np.empty(0, np.uint8)
 NO_BYTES.flags.writeable = False
 
-_WINDOW_BYTES = 2**22  # read at a time to look for other bytes than zeros
+_WINDOW_BYTES = 2**22  # read at a time to look for other bytes than padding
 _LEAST_MAPPED = 2**20  # mapping and unmapping a smaller file takes longer than copying it
 _BLOCK = 512  # unit of `st_blocks`, in bytes
 _LEAST_BATCH = 26  # bytes of the smallest message
@@ -51,6 +51,11 @@ class FileIdentity(NamedTuple):
     inode: int
     size: int
     modified_ns: int
+
+
+def is_padding(data: Bytes) -> bool:
+    """Whether bytes are those of a part of a file that was allotted ahead, and not written yet: zeros."""
+    return not data.any()
 
 
 class ByteSource(ABC):
@@ -90,12 +95,12 @@ class ByteSource(ABC):
         """A position from which on the file is a hole; its size if it does not end with one."""
         return self.size
 
-    def is_zero(self, start: int, stop: int) -> bool:
-        """Whether all bytes of a range are zeros. Holes of a sparse file are not read."""
+    def is_padding(self, start: int, stop: int) -> bool:
+        """Whether all bytes of a range are those of `is_padding`. Holes of a sparse file are not read."""
         while (start := self.next_data(start)) < stop:
             end = min(start + _WINDOW_BYTES, stop)
             data = self.window(start, end)
-            has_others = data.any()
+            has_others = not is_padding(data)
             self.release(data, start)
             if has_others:
                 return False
@@ -227,6 +232,7 @@ class FileSource(ByteSource):
             self._read_at(memoryview(end), self.size - len(end))
         except OSError:
             return False  # who reads it finds that out
+        # as `is_padding`; each file that is opened comes here
         return len(end) == _LEAST_BATCH and not any(end)
 
     def _read_at(self, room: memoryview, position: int) -> int:

@@ -54,6 +54,7 @@ from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.output_paths import fitting_name
 from kafkalog.storage.own_names import QUARANTINE_SUFFIX
+from kafkalog.storage.source import is_padding
 from kafkalog.storage.staging import StagedDirectory, StagedFile
 from kafkalog.survey.evidence import LogDirState, SegmentContents
 from kafkalog.survey.losses import Lost, losses_of, remains, survey, total
@@ -78,17 +79,17 @@ class Quarantine:
         self.n_bytes = 0
 
     def add(self, source: BadSectorSource, start: int, end: int) -> tuple[int, bytes, bool]:
-        """Copy a range; returns its position here, its first bytes, and whether all are zeros."""
-        at, head, is_zero = self.n_bytes, b"", True
+        """Copy a range; returns its position here, its first bytes, and whether all are those of padding."""
+        at, head, is_unwritten = self.n_bytes, b"", True
         for position in range(start, end, COPY_BYTES):
             window = source.window(position, min(position + COPY_BYTES, end))
             head = head or window[: kf.RECORD_BATCH_OVERHEAD].tobytes()
-            is_zero = is_zero and not window.any()
+            is_unwritten = is_unwritten and is_padding(window)
             if (file := self._staged()) is not None:
                 file.write(window)
             self.n_bytes += window.nbytes
             source.release(window, position)
-        return at, head, is_zero
+        return at, head, is_unwritten
 
     def close(self) -> None:
         """Finish the file."""
@@ -459,9 +460,9 @@ class PartitionSalvage:
         is_linked = is_whole = True
         for row in range(first, stop):
             start, end, is_suspect = int(lost.start[row]), int(lost.end[row]), bool(lost.is_suspect[row])
-            at, head, is_zero = self._quarantine.add(source, start, end)
+            at, head, is_unwritten = self._quarantine.add(source, start, end)
             is_copy = is_suspect and self._is_copy(source, start, end, following)
-            reason = _reason_of_piece(plan, source, row, head, is_zero=is_zero, limits=self._limits)
+            reason = _reason_of_piece(plan, source, row, head, is_unwritten=is_unwritten, limits=self._limits)
             if not is_suspect and end == source.size and (whole := claims_up_to(source, start, end, self._limits)):
                 # its size alone is wrong
                 reason = Reason.SIZE_EXCEEDS_FILE if reason is Reason.PARTIAL_TAIL else reason
@@ -476,7 +477,7 @@ class PartitionSalvage:
         return result._replace(is_linked=is_linked, is_whole=is_whole)
 
     def _describe_padding(self, plan: KeptRanges, source: BadSectorSource) -> None:
-        """Say what the zeros at the end of the file may have been: a sparse file, or offsets, can tell that."""
+        """Say what the padding at the end of the file may have been: a sparse file, or offsets, can tell that."""
         begin, end_offset = self._next_offset, plan.next_base_offset
         if end_offset is None and self._state.known_end is not None:
             end_offset = max(self._state.known_end, begin)
@@ -484,7 +485,7 @@ class PartitionSalvage:
         is_fatal = plan.next_base_offset is None and self._state.was_closed
         if plan.padding_start == plan.size_in_bytes or (end_offset == begin and not is_fatal):
             return
-        # a broker allots files ahead: such zeros never were records
+        # a broker allots files ahead: such padding never was records
         if end_offset is None and source.is_preallocated and not is_fatal:
             return
         if len(self._report.lost) >= MOST_HOLES:
@@ -545,12 +546,12 @@ class _Pieces(NamedTuple):
 
 
 def _reason_of_piece(
-    plan: KeptRanges, source: BadSectorSource, row: int, head: bytes, *, is_zero: bool, limits: Limits
+    plan: KeptRanges, source: BadSectorSource, row: int, head: bytes, *, is_unwritten: bool, limits: Limits
 ) -> Reason:
     """Return why a lost row of a segment, which begins with `head`, is not kept."""
     lost = plan.lost
     start, end = int(lost.start[row]), int(lost.end[row])
-    reason = reason_of(head, end - start, plan.size_in_bytes - start, is_zero=is_zero)
+    reason = reason_of(head, end - start, plan.size_in_bytes - start, is_unwritten=is_unwritten)
     if start == 0 and packed_kind(head) is not None:
         return Reason.COMPRESSED_FILE
     if lost.is_suspect[row]:

@@ -66,7 +66,7 @@ class KeptRanges:
     """int32[n]: the leader epoch to write of each."""
     lost: DroppedRanges
     padding_start: int
-    """Where the zeros at the end of the file begin; its size if it has none."""
+    """Where the padding at the end of the file begins; its size if it has none."""
     n_suspect_batches: int
 
 
@@ -101,9 +101,7 @@ def plan_segment(
         limits=limits,
     )
     end = int(found.end[-1]) if len(found) else 0
-    # bad sectors are read as zeros, and may have been anything
-    is_unreadable = isinstance(source, BadSectorSource) and source.is_unreadable(end, source.size)
-    padding = end if source.is_zero(end, source.size) and not is_unreadable else source.size
+    padding = end if source.is_padding(end, source.size) else source.size
     lost = _lost(choice, found[found.kind == LINKED], padding)
     n_suspects = int(choice.suspects.n_batches.sum())
     kept, written = choice.kept, choice.epochs
@@ -236,12 +234,13 @@ def file_positions(
     return found
 
 
-def reason_of(head: bytes, n_bytes: int, left: int, *, is_zero: bool) -> Reason:
+def reason_of(head: bytes, n_bytes: int, left: int, *, is_unwritten: bool) -> Reason:
     """Why a range of bytes is lost, by its first bytes.
 
-    `head` has 17, or fewer. `left` is the size from its start to the end of the file.
+    `head` has 17, or fewer. `left` is the size from its start to the end of the file; `is_unwritten` says that all are
+    those of padding.
     """
-    if is_zero:
+    if is_unwritten:
         return Reason.ZERO_FILL
     header = BatchHeader(head)
     if len(header) < MAGIC_END:
