@@ -10,16 +10,18 @@ RANDOM = os.environ.get("KAFKALOG_RANDOM", "") not in ("", "0")
 """Whether Hypothesis draws new inputs; else those of a test depend on nothing but its source."""
 _TIMES = int(os.environ.get("KAFKALOG_THOROUGH") or 0)
 THOROUGH = _TIMES > 0
+_PART = 1 / 3 if _TIMES == 1 else _TIMES / 2
+"""What a run takes of the inputs that a thorough one has."""
 
 
 def examples(n):
-    """Examples of a property: `n` with `KAFKALOG_THOROUGH=4`, a quarter in CI, a fiftieth in a plain run."""
-    return max(4, n * _TIMES // 4 if THOROUGH else n // 50)
+    """Examples of a property: `n` with `KAFKALOG_THOROUGH=4`, a sixth in CI, a fiftieth in a plain run."""
+    return max(4, int(n * _PART / 2) if THOROUGH else n // 50)
 
 
 def trials(plain, thorough):
-    """Trials of a test each of which takes long: `thorough` with `KAFKALOG_THOROUGH=2`; CI takes half, or `plain`."""
-    return max(plain, thorough * _TIMES // 2)
+    """Trials of a test each of which takes long: `thorough` with `KAFKALOG_THOROUGH=2`, a third in CI, or `plain`."""
+    return max(plain, int(thorough * _PART))
 
 
 def fuzz_inputs(part=1):
@@ -62,7 +64,7 @@ def thinned(values, every):
         several = value if isinstance(value, tuple) else (value,)
         parameters.append(pytest.param(*several, marks=pytest.mark.slow if number % every else []))
     plain = [one for one in parameters if not one.marks]
-    return plain + spared([one for one in parameters if one.marks], 2)
+    return plain + spared([one for one in parameters if one.marks], 3)
 
 
 def spared(values, every):
