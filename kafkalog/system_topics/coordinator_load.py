@@ -218,20 +218,36 @@ def load_failures(
     Records that cannot be read are not among the reasons; those who read them report them.
     """
     for topic in sorted(set(topics) & set(log_dir.topics) & set(COORDINATED)):
-        done: dict[int, GroupReplay | None] = {}
+        check = LoadCheck(log_dir, topic, damage=damage, is_old=is_old)
         for part in read_topic(log_dir, topic, as_of or AsOf(), lambda finding: None):
-            replay = done.setdefault(part.partition, GroupReplay(is_old=is_old))
-            if replay is None or not part.columns.n_records:
-                continue
-            try:
-                _replay(replay, part, topic)
-            except _StopsAt as stop:
-                done[part.partition] = None
-                where = TopicPartition(topic, part.partition)
-                verb = "does not load" if topic == CONSUMER_OFFSETS else "stops loading"
-                detail = f"a coordinator {verb} {where}: offset {stop.offset}: {stop.why}. {_ADVICE[topic]}"
-                path = str(log_dir.path_of(where).path)
-                yield Finding(Reason.INTERNAL_RECORD, detail, path, base_offset=stop.offset, damage=damage)
+            check.feed(part)
+            yield from check.failures
+            check.failures.clear()
+
+
+class LoadCheck:
+    """Finds the partitions of a topic that a coordinator does not load, see `load_failures`, while others read it."""
+
+    def __init__(self, log_dir: LogDir, topic: str, *, damage: bool = False, is_old: bool = False) -> None:
+        self._log_dir, self._topic, self._damage, self._is_old = log_dir, topic, damage, is_old
+        self._replays: dict[int, GroupReplay | None] = {}
+        self.failures: list[Finding] = []
+
+    def feed(self, part: TopicRecords) -> None:
+        """Replay the next records of a partition."""
+        replay = self._replays.setdefault(part.partition, GroupReplay(is_old=self._is_old))
+        if replay is None or not part.columns.n_records:
+            return
+        try:
+            _replay(replay, part, self._topic)
+        except _StopsAt as stop:
+            self._replays[part.partition] = None
+            where = TopicPartition(self._topic, part.partition)
+            verb = "does not load" if self._topic == CONSUMER_OFFSETS else "stops loading"
+            detail = f"a coordinator {verb} {where}: offset {stop.offset}: {stop.why}. {_ADVICE[self._topic]}"
+            path = str(self._log_dir.path_of(where).path)
+            found = Finding(Reason.INTERNAL_RECORD, detail, path, base_offset=stop.offset, damage=self._damage)
+            self.failures.append(found)
 
 
 class _StopsAt(ValueError):

@@ -40,7 +40,7 @@ from kafkalog.system_topics.commits import (
     is_expired,
     read_commits,
 )
-from kafkalog.system_topics.coordinator_load import load_failures, with_load_failures
+from kafkalog.system_topics.coordinator_load import LoadCheck, with_load_failures
 from kafkalog.system_topics.group_types import GROUP_TYPES, split_record_type
 from kafkalog.system_topics.reading import AsOf, StateList, check_known
 from kafkalog.system_topics.replay import load_topic
@@ -325,17 +325,25 @@ def groups(
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     as_of = AsOf.of(log_dir, [CONSUMER_OFFSETS], end_offset, end_timestamp)
-    loader = _Loader(log_dir)
-    for record, last in load_topic(log_dir, CONSUMER_OFFSETS, as_of, loader.findings.append, loader.take):
-        loader.apply(record.type, record.key or {}, record.value or {}, is_pending=last.is_pending)
-    loader.share_states(read_share_state(log_dir, as_of, loader.findings.append))
-    loader.findings = with_load_failures(loader.findings, load_failures(log_dir, [CONSUMER_OFFSETS], as_of))
+    known, _ = load_groups(log_dir, as_of)
     is_wanted = name_matcher(groups)
-    known = [*loader.finished()]
     found = Groups(one for one in known if is_wanted(one.name))
-    found.findings, found.log_dirs = loader.findings, paths_read(log_dir)
+    found.findings, found.log_dirs = known.findings, paths_read(log_dir)
     check_known("group", groups, [one.name for one in known], as_of, found.findings)
     return found
+
+
+def load_groups(log_dir: LogDir, as_of: AsOf) -> tuple[Groups, list[Finding]]:
+    """All groups, and the partitions that a coordinator does not load (`LoadCheck`): their topic is read once."""
+    loader, check = _Loader(log_dir), LoadCheck(log_dir, CONSUMER_OFFSETS)
+    report = loader.findings.append
+    for record, last in load_topic(log_dir, CONSUMER_OFFSETS, as_of, report, loader.take, watch=check.feed):
+        loader.apply(record.type, record.key or {}, record.value or {}, is_pending=last.is_pending)
+    loader.share_states(read_share_state(log_dir, as_of, report))
+    loader.findings = with_load_failures(loader.findings, check.failures)
+    found = Groups(loader.finished())
+    found.findings = loader.findings
+    return found, check.failures
 
 
 def _set_lag(offset: GroupOffset, bounds: tuple[int, int], *, is_share: bool) -> None:

@@ -13,6 +13,7 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kafkalog.errors import Finding, KafkalogError, ReadError
 from kafkalog.html import Item, ReportList
@@ -22,7 +23,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import ReadOptions, SegmentWindow
 from kafkalog.parsing import Time, check_names, parse_milliseconds
 from kafkalog.records.batch_columns import Form
-from kafkalog.records.byte_columns import ViewColumn
+from kafkalog.records.byte_columns import BinaryColumn, ViewColumn
 from kafkalog.records.columns import Column, RecordColumns
 from kafkalog.records.decode import decode_all
 from kafkalog.records.header_walk import WINDOW_BYTES
@@ -184,8 +185,42 @@ def _decoded(window: SegmentWindow, selection: Selection, report: Report, *, vie
 
 def read_records(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[KeyedRecord]:
     """Read a topic's records one by one, control records included; see `read_topic`."""
-    for partition, columns in read_topic(log_dir, topic, as_of, report):
-        yield from map(KeyedRecord, repeat(partition), *map(listed, columns.values()))
+    for part in read_topic(log_dir, topic, as_of, report):
+        yield from records_of(part)
+
+
+def records_of(part: TopicRecords) -> Iterator[KeyedRecord]:
+    """The records of a part one by one."""
+    return map(KeyedRecord, repeat(part.partition), *map(listed, part.columns.values()))
+
+
+def of_each_version(part: TopicRecords) -> TopicRecords:
+    """The first record of each version of keys and values, by their first two bytes; without control records."""
+    keys, values = part.columns["key"], part.columns["value"]
+    assert isinstance(keys, BinaryColumn)
+    assert isinstance(values, BinaryColumn)
+    codes = _versions(keys) << _VERSION_BITS | _versions(values)
+    rows = np.arange(codes.size)
+    if "is_control" in part.columns:
+        rows = np.flatnonzero(~np.asarray(part.columns["is_control"]))
+    _, first = np.unique(codes[rows], return_index=True)
+    return part._replace(columns=part.columns.take(rows[np.sort(first)]))
+
+
+def _versions(column: BinaryColumn) -> npt.NDArray[np.int64]:
+    """int64[n]: the size of each value up to two bytes, and these bytes; 3 for null."""
+    start, sizes = column.offsets[:-1], np.diff(column.offsets)
+    codes: npt.NDArray[np.int64] = np.minimum(sizes, 2).astype(np.int64)
+    if column.validity is not None:
+        codes[~column.validity] = 3
+    for at in range(2):
+        found, has = np.zeros(codes.size, np.int64), sizes > at
+        found[has] = column.data[start[has] + at]
+        codes = codes << 8 | found
+    return codes
+
+
+_VERSION_BITS: Final = 18
 
 
 def listed(column: Column) -> list[Any]:

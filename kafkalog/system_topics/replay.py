@@ -170,17 +170,26 @@ def _columns(rows: LastRows) -> RecordColumns:
 
 
 def load_topic(
-    log_dir: LogDir, topic: str, as_of: AsOf, report: Report, take: Take | None = None
+    log_dir: LogDir,
+    topic: str,
+    as_of: AsOf,
+    report: Report,
+    take: Take | None = None,
+    *,
+    watch: Callable[[TopicRecords], None] | None = None,
 ) -> Iterator[tuple[InternalRecord, LastRecord]]:
     """Read a topic of a log dir, and decode the last record of each key; tombstones are left out.
 
     Records whose transaction is open come last; those that `take` has taken are left out, see `LastRecords.records`.
-    Records that cannot be decoded are reported, and are no damage.
+    Records that cannot be decoded are reported, and are no damage. `watch` gets all records of each partition, in
+    order.
     """
     if topic not in log_dir.topics:
         return
     last = LastRecords()
-    parts = read_topic(log_dir, topic, as_of, report, views=True)
+    parts = read_topic(log_dir, topic, as_of, report, views=watch is None)
+    if watch is not None:
+        parts = _watched(parts, watch)
     last.feed(map(_with_current_keys, parts) if topic == CONSUMER_OFFSETS else parts)
     for key, record in last.records(take):
         if record.value is None:
@@ -191,6 +200,14 @@ def load_topic(
             report(undecoded(log_dir, TopicPartition(topic, record.partition), record.offset, error))
         else:
             yield decoded, record
+
+
+def _watched(parts: Iterator[TopicRecords], watch: Callable[[TopicRecords], None]) -> Iterator[TopicRecords]:
+    for part in parts:
+        watch(part)
+        yield part
+        # freed before the next ones are read
+        del part
 
 
 def _with_current_keys(part: TopicRecords) -> TopicRecords:

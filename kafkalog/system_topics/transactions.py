@@ -23,7 +23,7 @@ from kafkalog.parsing import Time, name_matcher, parse_milliseconds
 from kafkalog.protocol.framing import InternalRecord
 from kafkalog.protocol.printed import TRANSACTION_STATES
 from kafkalog.survey.next_steps import paths_read
-from kafkalog.system_topics.coordinator_load import load_failures, with_load_failures
+from kafkalog.system_topics.coordinator_load import LoadCheck, with_load_failures
 from kafkalog.system_topics.list_producers import (
     TRANSACTION_MAX_TIMEOUT_MS,
     ListedProducer,
@@ -223,9 +223,9 @@ def transactions(
     as_of = AsOf.of(log_dir, [TRANSACTION_STATE], end_offset, end_timestamp)
     result = Transactions()
     result.log_dirs = paths_read(log_dir)
-    report = result.findings.append
-    result += [_known(*pair) for pair in load_topic(log_dir, TRANSACTION_STATE, as_of, report)]
-    result.findings = with_load_failures(result.findings, load_failures(log_dir, [TRANSACTION_STATE], as_of))
+    report, check = result.findings.append, LoadCheck(log_dir, TRANSACTION_STATE)
+    result += [_known(*pair) for pair in load_topic(log_dir, TRANSACTION_STATE, as_of, report, watch=check.feed)]
+    result.findings = with_load_failures(result.findings, check.failures)
     report = result.findings.append
     result.sort(key=lambda one: one.transactional_id or "")
     # partitions are read up to now, and would contradict coordinators of the past

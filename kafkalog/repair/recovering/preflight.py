@@ -64,7 +64,8 @@ from kafkalog.survey.startup_root import (
 from kafkalog.survey.topic_ids import TopicIds, add_stray_loss
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.system_topics.coordinator_load import load_failure
-from kafkalog.system_topics.groups import groups, offsets_retention_ms
+from kafkalog.system_topics.groups import load_groups, offsets_retention_ms
+from kafkalog.system_topics.reading import AsOf
 from kafkalog.text import offset_range
 
 Directories = Callable[[Any], list[Any]]
@@ -563,18 +564,20 @@ class _Load:
             row.remarks.append("no producer snapshot: the broker loses the state of producers")
         if row.n_bytes and (lack := self._lack_of_epochs()) is not None:
             row.remarks.append(f"{lack}: the broker finds only the epochs of recovered segments")
-        if (failure := load_failure(plan.path, row.topic_partition, self.start.asked.limits)) is not None:
+        if row.topic_partition is not None and row.topic_partition.topic == kf.CONSUMER_OFFSETS:
+            self._add_commits(row)
+        elif (failure := load_failure(plan.path, row.topic_partition, self.start.asked.limits)) is not None:
             row.remarks.append(failure.detail)
-        else:
-            self._expire_commits(row)
 
-    def _expire_commits(self, row: PartitionPlan) -> None:
-        """Note which committed offsets a coordinator deletes once it has loaded them."""
-        key, properties = row.topic_partition, self.settings.properties
-        if key is None or key.topic != kf.CONSUMER_OFFSETS:
+    def _add_commits(self, row: PartitionPlan) -> None:
+        """Note why a coordinator does not load committed offsets, or which it deletes once it has."""
+        found, failures = load_groups(LogDir(self.plan.path, limits=self.start.asked.limits), AsOf())
+        if failures:
+            row.remarks.append(failures[0].detail)
             return
+        properties = self.settings.properties
         retention_ms = None if properties is None else offsets_retention_ms(properties)
-        for group in groups(LogDir(self.plan.path, limits=self.start.asked.limits)):
+        for group in found:
             if expired := group.expired(self.start.asked.now_ms, retention_ms):
                 row.expiring_commits[group.name] = len(expired)
 

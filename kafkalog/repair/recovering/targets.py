@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafkalog import format as kf
-from kafkalog.errors import ConfigWarning, Limits, Reason
+from kafkalog.errors import ConfigWarning, Finding, Limits, Reason
 from kafkalog.log.log_dir import LogDir
 from kafkalog.protocol.decoder import MessageError, UnknownVersionError
 from kafkalog.protocol.definitions import Versions
-from kafkalog.protocol.framing import decode_record, type_and_version
+from kafkalog.protocol.framing import KEYED, decode_record, type_and_version
 from kafkalog.protocol.releases import DEFAULT_RELEASE, METADATA_VERSION, feature_range, is_since, level_name, releases
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import loaded_values
 from kafkalog.state.log_config import LogConfig
 from kafkalog.survey.startup_config import BrokerConfig
 from kafkalog.survey.startup_root import Effect, StartProblem, has_metadata_log, is_kraft, is_zookeeper
-from kafkalog.system_topics.coordinator_load import load_failures
-from kafkalog.system_topics.reading import AsOf, read_records
+from kafkalog.system_topics.coordinator_load import COORDINATED, LoadCheck
+from kafkalog.system_topics.reading import AsOf, of_each_version, read_topic, records_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,21 +176,27 @@ def _metadata_problems(root: Path, cluster: ClusterMetadata, release: str, limit
 def _coordinator_problems(roots: Sequence[Path], release: str, limits: Limits) -> Iterator[StartProblem]:
     log_dir = LogDir(roots, limits=limits)
     stopped: set[str] = set()
+    failures: list[Finding] = []
     for topic in sorted({*_COORDINATED} & {*log_dir.topics}):
         told: set[tuple[int, str]] = set()
-        for record in read_records(log_dir, topic, AsOf(), lambda finding: None):
-            unknown = None if record.is_control else _unknown(release, topic, record.key, record.value)
-            if unknown is None or (record.partition, unknown.why) in told:
-                continue
-            told.add((record.partition, unknown.why))
-            where = kf.TopicPartition(topic, record.partition)
-            effect: Effect = "loses metadata" if unknown.is_passed_over else "no coordinator"
-            told_what = "its coordinator passes over such records" if unknown.is_passed_over else _GROUPS_FILE
-            detail = f"{where}: offset {record.offset}: {unknown.why}: {told_what}"
-            path = str(log_dir.path_of(where).path)
-            stopped |= set() if unknown.is_passed_over else {path}
-            yield StartProblem(Reason.INTERNAL_RECORD, path, detail, effect=effect)
-    for failure in load_failures(log_dir, is_old=not is_since(release, _WITHOUT_ZOOKEEPER)):
+        check = LoadCheck(log_dir, topic, is_old=not is_since(release, _WITHOUT_ZOOKEEPER))
+        for part in read_topic(log_dir, topic, AsOf(), lambda finding: None):
+            if topic in COORDINATED:
+                check.feed(part)
+            for record in records_of(of_each_version(part) if topic in KEYED else part):
+                unknown = None if record.is_control else _unknown(release, topic, record.key, record.value)
+                if unknown is None or (record.partition, unknown.why) in told:
+                    continue
+                told.add((record.partition, unknown.why))
+                where = kf.TopicPartition(topic, record.partition)
+                effect: Effect = "loses metadata" if unknown.is_passed_over else "no coordinator"
+                told_what = "its coordinator passes over such records" if unknown.is_passed_over else _GROUPS_FILE
+                detail = f"{where}: offset {record.offset}: {unknown.why}: {told_what}"
+                path = str(log_dir.path_of(where).path)
+                stopped |= set() if unknown.is_passed_over else {path}
+                yield StartProblem(Reason.INTERNAL_RECORD, path, detail, effect=effect)
+        failures += check.failures
+    for failure in failures:
         if (path := failure.path or "") not in stopped:
             yield StartProblem(failure.reason, path, failure.detail, effect="no coordinator")
 
