@@ -435,6 +435,7 @@ class _Boot:
             report.findings.add,
             report.metadata_doubt,
             {root.properties.get("directory.id") for root in sources.roots},
+            sources.elsewhere,
         )
         self._cleaned = evidence.cleaned
         self._topics = report.topics = plan_topics(bare | self._copies, evidence, self._options, is_wanted)

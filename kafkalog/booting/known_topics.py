@@ -108,7 +108,9 @@ class KnownTopics:
         for some in copies.values():
             for copy in some:
                 standing = self.standing(copy)
-                if standing in ("known", "newer", "other") or (standing == "unknown" and self.doubt):
+                if copy.is_asked_for or standing in ("known", "newer", "other"):
+                    continue
+                if standing == "unknown" and self.doubt:
                     continue
                 if standing == "deleted":
                     detail = f"left out: the metadata log in {self.where} deletes its topic"

@@ -27,11 +27,11 @@ from kafkalog.log.log_dir import (
     is_empty_disk,
     is_partition_directory,
     log_dirs_at,
-    why_renamed,
 )
 from kafkalog.log.log_start import log_start
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import known_ends
+from kafkalog.log.set_apart import about_only_copies, only_copies, packed_partitions, why_renamed
 from kafkalog.operations.remote_storage import write_partitions
 from kafkalog.state.checkpoints import node_number, read_offset_checkpoint, read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
@@ -98,6 +98,8 @@ class Copy:
     limits: Limits
     is_restored: bool = False
     """Whether it also has the segments of remote storage."""
+    is_asked_for: bool = False
+    """Whether the caller named its directory, which a broker has renamed: its topic may be a deleted one."""
 
     @cached_property
     def latest_epoch(self) -> int:
@@ -172,6 +174,10 @@ class Sources:
     """Directories and links that are left out."""
     origins: dict[Path, list[SourceRoot]] = field(default_factory=dict)
     """The log dirs that the sources were made from, as other commands noted them, by the path of the output."""
+    elsewhere: dict[kf.TopicPartition, str] = field(default_factory=dict)
+    """Of partitions that no source has: what may have them, and what to do about it."""
+    _apart: list[Path] = field(default_factory=list)
+    """Directories that a broker has renamed and that are left out."""
 
     @classmethod
     def find(
@@ -198,9 +204,7 @@ class Sources:
             for root in log_dirs_at(path):
                 found._add(root, limits, include_stray)
         # a directory that a broker has renamed is not left out if it is named, next to its log dir
-        found.left_out = [
-            one for one in found.left_out if one.reason is not Reason.LEFT_OUT or Path(one.path or "") not in named
-        ]
+        found._note_apart([path for path in found._apart if path not in named])
         return found
 
     def _add(self, path: Path, limits: Limits, include_stray: bool) -> None:
@@ -221,33 +225,49 @@ class Sources:
             if os.path.basename(finding.path or "") != kf.HIGH_WATERMARK_CHECKPOINT:
                 self.left_out.append(finding)
         directories = [(key, local_path(log_dir.path_of(key).path)) for key in log_dir]
-        directories += self._strays(log_dir, include_stray)
+        directories += self._set_apart(log_dir, include_stray)
         for key, where in directories:
-            if key.topic == kf.METADATA_TOPIC:
-                continue
-            others = self.copies.setdefault(key, [])
-            if all(one.path != where for one in others):
-                others.append(Copy(key, where, root, limits))
+            if key.topic != kf.METADATA_TOPIC:
+                self._add_copy(
+                    Copy(key, where, root, limits, is_asked_for=is_partition and bool(why_renamed(path.name)))
+                )
         if not is_partition:
             self._note_others(path)
         self.origins[path] = [SourceRoot(local_path(origin), is_log_dir=True) for origin in origins_of(path)]
 
-    def _strays(self, log_dir: LogDir, include_stray: bool) -> list[tuple[kf.TopicPartition, Path]]:
-        """The strays to include; the other directories that a broker renamed are left out, with a finding each."""
-        strays = []
+    def _add_copy(self, copy: Copy) -> None:
+        others = self.copies.setdefault(copy.key, [])
+        if all(one.path != copy.path for one in others):
+            others.append(copy)
+
+    def _set_apart(self, log_dir: LogDir, include_stray: bool) -> list[tuple[kf.TopicPartition, Path]]:
+        """The directories to include of those that a broker has renamed: copies that it was making, and strays."""
+        included = []
         for kind, directories in log_dir.set_apart.items():
             for directory in map(local_path, directories):
                 parsed = kf.parse_partition_directory(directory.name)
-                if kind == "stray" and include_stray and parsed is not None:
-                    strays.append((parsed.topic_partition, directory))
-                    continue
-                detail = f"left out: {why_renamed(directory.name)}"
-                if kind == "stray":
-                    detail += ". To include its records, use --include-unknown (include_unknown=True)"
-                elif kind == "delete":
-                    detail += ". To bring its topic back, name this directory, too"
-                self.left_out.append(Finding(Reason.LEFT_OUT, detail, path=str(directory), damage=False))
-        return strays
+                is_included = kind == "future" or (kind == "stray" and include_stray)
+                if parsed is not None and is_included:
+                    included.append((parsed.topic_partition, directory))
+                if not is_included:
+                    self._apart.append(directory)
+        return included
+
+    def _note_apart(self, directories: Sequence[Path]) -> None:
+        """Note the renamed directories that are left out, and which of them hold the only copy of a partition."""
+        only = {one.path: one for one in only_copies(directories, self.copies, [root.path for root in self.roots])}
+        for directory in directories:
+            detail = f"left out: {why_renamed(directory.name)}"
+            if (lone := only.get(directory)) is not None:
+                detail += f". {about_only_copies([lone])}"
+                if lone.exists:
+                    where = f". It is in {directory}, which a broker has renamed: name that directory, too"
+                    self.elsewhere[lone.key] = where
+            self.left_out.append(Finding(Reason.LEFT_OUT, detail, path=str(directory), damage=False))
+        for key, (first, *others) in self.copies.items():
+            if not others and first.path.name.endswith("-future"):
+                detail = f"the only copy of {key} here: {why_renamed(first.path.name)}. It may lack the end of the log"
+                self.left_out.append(Finding(Reason.UNPROVEN, detail, path=str(first.path)))
 
     @property
     def _all_roots(self) -> list[SourceRoot]:
@@ -294,6 +314,8 @@ class Sources:
 
     def _note_others(self, root: Path) -> None:
         listing = Listing(root)
+        for name, key in packed_partitions({*listing.names}).items():
+            self.elsewhere[key] = f". {root / name} may have it: unpack it first"
         if lost := about_unnamed_segments(root):
             detail = f"left out: files next to the partitions{lost}"
             self.left_out.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(root)))

@@ -61,6 +61,7 @@ _OF_OLD_BROKERS: Final = ("leader.replication.throttled.replicas", "follower.rep
 _LISTED: Final = "settings file"
 RESTORES: Final = "Name the root of that storage with --tiered URL: boot restores them then"
 """What to do about segments in remote storage."""
+_MOST_ELSEWHERE: Final = 4
 _OF_TIERS: Final = ("remote.", "local.retention.")
 
 
@@ -266,6 +267,8 @@ class Evidence:
     """Why the metadata lack the last changes."""
     directory_ids: Container[str | None] = ()
     """The ids of the log dirs of the sources."""
+    elsewhere: Mapping[kf.TopicPartition, str] = field(default_factory=dict)
+    """Of partitions that no source has: what may have them, and what to do about it."""
 
     def has_settings(self, topic: str) -> bool:
         """Whether the metadata have all settings of a topic."""
@@ -492,7 +495,10 @@ def _find_missing(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, o
 
 
 def _other_disks(topic: str, numbers: Sequence[int], evidence: Evidence) -> str:
-    """Where the metadata log has partitions of a topic, if that is on disks that are not among the sources."""
+    """What may have partitions of a topic: here, or by the metadata log disks that are not among the sources."""
+    here = [text for number in numbers if (text := evidence.elsewhere.get(kf.TopicPartition(topic, number)))]
+    if here:
+        return "".join(here[:_MOST_ELSEWHERE])
     assigned = {} if evidence.metadata is None else evidence.metadata.partitions(topic)
     places = [
         f"{directory} of node {node}"

@@ -32,6 +32,7 @@ from kafkalog.errors import (
 from kafkalog.log import live
 from kafkalog.log.partition import CheckpointedOffsets, Partition, nameless_key
 from kafkalog.log.segment_files import open_segment
+from kafkalog.log.set_apart import packed_note, packed_partitions
 from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint
@@ -52,7 +53,7 @@ from kafkalog.storage.location import (
     real_path,
 )
 from kafkalog.storage.removals import removed_directory
-from kafkalog.text import counted
+from kafkalog.text import counted, first_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +324,8 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         if not is_formatted and not any(map(_holds_log_files, partitions)):
             self._add_below(root)
             return
+        packed = packed_note(root, {entry.name for entry in entries})
+        self.findings += [] if packed is None else [packed]
         starts = self._offsets(root / kf.LOG_START_OFFSET_CHECKPOINT)
         watermarks = self._offsets(root / kf.HIGH_WATERMARK_CHECKPOINT)
         resolved = place_of(real_path(root))
@@ -416,19 +419,6 @@ _SIDECARS: Final = frozenset({*kf.INDEX_SUFFIXES, kf.PRODUCER_SNAPSHOT_SUFFIX})
 _PARTITION_FILES: Final = frozenset({kf.LEADER_EPOCH_CHECKPOINT, kf.PARTITION_METADATA})
 
 
-def why_renamed(directory: str) -> str:
-    """Why a broker has renamed a partition directory, by its name; "" if it has not."""
-    parsed = kf.parse_partition_directory(directory)
-    return _WHY_RENAMED.get(parsed.kind or "", "") if parsed is not None else ""
-
-
-_WHY_RENAMED: Final = {
-    "delete": "a broker renamed this directory to delete it: its topic was deleted, or its replica moved",
-    "future": "a broker was making this copy to move the replica to this disk",
-    "stray": "a broker renamed this directory to delete it: the cluster's metadata do not have it here",
-}
-
-
 _SHOWN: Final = ("partition", "segments", "bytes", "log start offset", "path")
 
 
@@ -448,6 +438,10 @@ def no_kafka_files(path: Place) -> NotKafkaError:
             detail = f"no Kafka files here, but {one} looks like a log dir: name that"
         elif any(name.endswith(kf.PACKED_LOG_SUFFIXES) for name in names):
             detail = f"the .log files of {one} are compressed: unpack them first"
+        elif packed := packed_partitions({*names}):
+            detail = (
+                f"no Kafka files here: {first_names([*packed])} in {one} has the name of a partition: unpack it first"
+            )
         else:
             continue
         break

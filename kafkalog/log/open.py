@@ -11,11 +11,12 @@ from typing import Any, Final, Literal, Never, NoReturn, TypedDict, Unpack
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason
-from kafkalog.log.log_dir import Located, LogDir, as_set, is_partition_directory, located, missing_path, why_renamed
+from kafkalog.log.log_dir import Located, LogDir, as_set, is_partition_directory, located, missing_path
 from kafkalog.log.lookups.timestamp_search import latest_timestamp
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import open_segment as open_file
+from kafkalog.log.set_apart import OnlyCopy, about_only_copies, only_copies, why_renamed
 from kafkalog.parsing import TopicPatterns, check_partitions, integer
 from kafkalog.read_methods import with_remote_segments
 from kafkalog.storage.location import Place, kind_of, list_directory, parent_of, place_of
@@ -208,28 +209,53 @@ def _refuse(opened: LogDir | Partition | Segment, path: str | os.PathLike[str], 
 
 
 def notes_apart(
-    opened: object, topics: Iterable[str] | str | None = None, partitions: Iterable[int] | int | None = None
+    opened: object,
+    topics: Iterable[str] | str | None = None,
+    partitions: Iterable[int] | int | None = None,
+    *,
+    are_read: bool = False,
 ) -> Iterator[Finding]:
     """Yield notes about directories that a broker has renamed: one that is open, or those that a log dir passes over.
 
-    The selection is that of `partitions_of`.
+    The selection is that of `partitions_of`. If they `are_read`, only those are noted that hold the only copy of a
+    partition: a broker does not serve it. The notes have the command that does.
     """
     if isinstance(opened, Partition) and opened.kind is not None:
         yield Finding(Reason.UNKNOWN_FILE, why_renamed(opened.path.name), path=str(opened.path), damage=False)
-    if not isinstance(opened, LogDir):
+    if not isinstance(opened, LogDir) or not any(opened.set_apart.values()):
         return
     patterns, numbered = TopicPatterns(topics), as_set(partitions)
+    parsed = [(path, kf.parse_partition_directory(path.name)) for path in itertools.chain(*opened.set_apart.values())]
+    chosen = [
+        path
+        for path, one in parsed
+        if one is not None and patterns.wants(one.topic_partition.topic)
+        if numbered is None or one.topic_partition.partition in numbered
+    ]
+    if are_read:
+        yield from _notes_on_only_copies(only_copies(chosen, opened, opened.paths))
+        return
     passed_over: dict[tuple[Place, str], list[Place]] = {}
-    for path in itertools.chain(*opened.set_apart.values()):
-        parsed = kf.parse_partition_directory(path.name)
-        if parsed is None or not patterns.wants(parsed.topic_partition.topic):
-            continue
-        if numbered is None or parsed.topic_partition.partition in numbered:
-            passed_over.setdefault((parent_of(path), why_renamed(path.name)), []).append(path)
-    for (root, why), paths in passed_over.items():
-        which = f"{first_names([path.name for path in paths])}: " if paths[1:] else ""
-        detail = f"not read: {which}{why}. Name the directory to read its records"
-        yield Finding(Reason.LEFT_OUT, detail, path=str(root if paths[1:] else paths[0]), damage=False)
+    for path in chosen:
+        passed_over.setdefault((parent_of(path), why_renamed(path.name)), []).append(path)
+    for (_, why), paths in passed_over.items():
+        yield _note_apart(paths, f"{why}. Name the directory to read its records", start="not read: ")
+
+
+def _notes_on_only_copies(copies: Iterable[OnlyCopy]) -> Iterator[Finding]:
+    alike: dict[tuple[Place, str, bool], list[OnlyCopy]] = {}
+    # that a broker deletes a topic is nothing unusual
+    for one in (one for one in copies if one.exists or one.kind != "delete"):
+        alike.setdefault((parent_of(one.path), one.kind, one.exists), []).append(one)
+    for some in alike.values():
+        paths = [one.path for one in some]
+        yield _note_apart(paths, f"{why_renamed(paths[0].name)}. {about_only_copies(some)}")
+
+
+def _note_apart(paths: Sequence[Place], what: str, start: str = "") -> Finding:
+    which = f"{first_names([path.name for path in paths])}: " if paths[1:] else ""
+    path = parent_of(paths[0]) if paths[1:] else paths[0]
+    return Finding(Reason.LEFT_OUT, f"{start}{which}{what}", path=str(path), damage=False)
 
 
 _LISTED_AHEAD: Final = 64

@@ -19,12 +19,12 @@ from kafkalog.errors import Finding, KafkalogError, Limits, NotKafkaError, Reaso
 from kafkalog.interchange.file_types import IMAGE_SUFFIXES, file_type
 from kafkalog.log.directory import BETWEEN_SWAPS, Directory, replaced_names
 from kafkalog.log.segment import Segment
+from kafkalog.log.set_apart import ARCHIVES
 from kafkalog.storage.location import Place
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity
 from kafkalog.text import offset_range
 
 _USUAL_LENGTH: Final = len(kf.segment_file_name(0))
-_ARCHIVES: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 
 
 class SegmentListing:
@@ -196,7 +196,7 @@ def open_segment(path: Place, **options: Any) -> Segment:
         hint = "not a segment: the file name must end in .log; or name a log dir or a partition directory"
         if path.name.endswith(kf.PACKED_LOG_SUFFIXES):
             hint = f"compressed file: unpack it to {path.with_suffix('').name} first"
-        elif path.name.endswith(_ARCHIVES):
+        elif path.name.endswith(ARCHIVES):
             hint = "compressed archive: unpack it, or decompress it and open tar://DIRECTORY::PATH.tar"
         elif path.suffix in (".tar", ".zip"):
             kind = path.suffix[1:]

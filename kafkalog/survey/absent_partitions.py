@@ -17,9 +17,11 @@ from typing import Final
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.log.log_dir import is_blank
+from kafkalog.log.set_apart import packed_partitions, topic_id_of
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.cluster_image import AssignedPartition, ClusterMetadata
 from kafkalog.state.properties import read_properties
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.text import first_names, offset_range
@@ -61,7 +63,7 @@ def absent_partitions(
         row = PartitionPlan(str(root / name), key)
         start, ends = log_dirs.starts[root].get(key, 0), log_dirs.ends[root]
         end = None if ends is None else ends.get(key)
-        moved = _renamed(name, renamed) if renamed else []
+        moved = _renamed(name, renamed, roots, metadata.topic_ids.get(key.topic)) if renamed else []
         elsewhere = {*assigned.isr} - {node_id}
         if elsewhere and any(name in at_others.get(replica, (name,)) for replica in elsewhere):
             others.setdefault(_COPIED, []).append(row)
@@ -72,7 +74,7 @@ def absent_partitions(
         elif key in counted:
             others.setdefault(_COUNTED, []).append(row)
         else:
-            _lose(row, start, end, moved)
+            _lose(row, start, end, moved, [name for name in log_dirs.packed if log_dirs.packed[name] == key])
             lost.append(row)
     return lost, others
 
@@ -104,6 +106,10 @@ class _LogDirs:
                 ends[key] = max(end, ends.get(key, end))
                 self._named.setdefault(key, root)
             self.ends[root] = ends if both else None
+        self.packed = {
+            name: key for root in roots for name, key in packed_partitions({*Listing.or_empty(root).names}).items()
+        }
+        """Archives with the names of partitions."""
         self.starts = {root: _checkpoint(root, kf.LOG_START_OFFSET_CHECKPOINT) or {} for root in roots}
 
     def root_of(self, key: kf.TopicPartition, directory_id: str | None, *, are_all: bool) -> Place | None:
@@ -134,18 +140,21 @@ def _without_directory(
     return found
 
 
-def _renamed(name: str, others: Iterable[str]) -> list[str]:
-    """The directories that a broker has renamed from one of this name."""
-    return [other for other in others if other.startswith(f"{name}.")]
+def _renamed(name: str, others: Iterable[str], roots: Sequence[Place], topic_id: str | None) -> list[str]:
+    """The directories that a broker has renamed from one of this name; not those of an earlier topic of that name."""
+    found = [other for other in others if other.startswith(f"{name}.")]
+    ids = {other: {topic_id_of(root / other) for root in roots} - {None} for other in found}
+    return [other for other in found if not ids[other] or topic_id in ids[other]]
 
 
-def _lose(row: PartitionPlan, start: int, end: int | None, moved: Sequence[str]) -> None:
+def _lose(row: PartitionPlan, start: int, end: int | None, moved: Sequence[str], packed: Sequence[str]) -> None:
     """Add the loss of a partition that no other broker has."""
     key, path = row.topic_partition, row.path
     lost = "its records" if end is None else f"offsets {offset_range(start, end)}"
+    first = f"Rename {moved[0]} to {key}" if moved else f"Unpack {packed[0]}" if packed else "Restore it"
     detail = (
         f"the directory of {key} is missing, and the metadata log has it on this broker: the broker makes an empty one,"
-        f" and {lost} are gone. {f'Rename {moved[0]} to {key}' if moved else 'Restore it'} first"
+        f" and {lost} are gone. {first} first"
     )
     # of an unknown number of records, the first file is the place
     finding = Finding(Reason.SEGMENT_MISSING, detail, f"{path}/{kf.segment_file_name(start, kf.LOG_SUFFIX)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.searching.missing import copied_segments
 from kafkalog.log.segment import Segment
+from kafkalog.log.set_apart import only_copies, packed_partitions
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, is_url, place_of
@@ -83,20 +84,57 @@ def paths_read(opened: LogDir | Partition | Segment | PartitionRanges) -> list[s
     return [*map(str, paths)]
 
 
+class _Disk:
+    """A log dir, or what log dirs lie in, with its partition directories; each directory is listed once."""
+
+    def __init__(self, path: Place) -> None:
+        self.path, self.listing = path, Listing.or_empty(path)
+        self.partitions: dict[Place, Listing] = {}
+        """Those that a broker has renamed, too; also of log dirs in here."""
+        self._add(self.listing, 3)
+
+    def _add(self, listing: Listing, depth: int) -> None:
+        for name in listing.directories:
+            one = Listing.or_empty(listing.path / name) if depth or kf.parse_partition_directory(name) else None
+            if one is not None and kf.parse_partition_directory(name) is not None:
+                self.partitions[one.path] = one
+            elif one is not None:
+                self._add(one, depth - 1)
+
+    @property
+    def unnamed(self) -> list[str]:
+        """Where segments have lost their name, as fsck puts them into lost+found: here, or in directories in here."""
+        inside = [(self.path / name, self.partitions.get(self.path / name)) for name in self.listing.directories]
+        some = ((self.path, self.listing), *inside)
+        return [str(path) for path, listing in some if unnamed_segments(path, listing)]
+
+    def restored_first(self) -> tuple[list[str], list[str], list[str]]:
+        """What a boot does not find under its name: compressed segments, archives, directories that fsck has moved."""
+        files = [
+            f"{path.name}/{name}"
+            for path, listing in self.partitions.items()
+            if path.parent == self.path
+            for name in copied_segments(listing.names)
+        ]
+        others = [name for name in self.listing.directories if kf.parse_partition_directory(name) is None]
+        moved = [one for name in others for one in unnamed_partitions(self.path / name)]
+        return files, [*packed_partitions({*self.listing.names})], moved
+
+
 def boot_steps(
     log_dirs: Iterable[str], release: str | None = None, *, metadata: str | None = None, tiered: str | None = None
 ) -> list[NextStep]:
     """`boot_step`; before it what brings back segments that have lost their name, as fsck puts them into lost+found."""
-    paths = list(log_dirs)
-    found = [(path, name) for path in paths for name in Listing.or_empty(place_of(path)).directories]
-    unnamed = [path for path in paths if unnamed_segments(place_of(path))]
-    unnamed += [one for one in itertools.starmap(os.path.join, found) if unnamed_segments(place_of(one))]
+    disks = {path: _Disk(place_of(path)) for path in log_dirs}
+    unnamed = [one for disk in disks.values() for one in disk.unnamed]
     # a boot takes one cluster at a time
-    clusters = same_clusters(map(place_of, paths))
-    steps = [boot_step(map(str, some), release, metadata=metadata, tiered=tiered) for some in clusters]
+    clusters = same_clusters(map(place_of, disks))
+    steps = [
+        _boot_step([disks[str(path)] for path in some], release, metadata=metadata, tiered=tiered) for some in clusters
+    ]
     if unnamed:
-        given = itertools.chain.from_iterable(("--log-dir", path) for path in paths)
-        output = free_name(f"{paths[0].rstrip('/')}-undeleted")
+        given = itertools.chain.from_iterable(("--log-dir", path) for path in disks)
+        output = free_name(f"{next(iter(disks)).rstrip('/')}-undeleted")
         why = "brings back the segments that a file system check has found, and names the boot of them and all others"
         steps.insert(0, NextStep(("kafkalog", "undelete", *unnamed, *given, "-o", output), why))
         others = [". ".join(filter(None, [step.after, "If undelete brings nothing back"])) for step in steps[1:]]
@@ -104,20 +142,24 @@ def boot_steps(
     return steps
 
 
-def boot_step(
-    log_dirs: Iterable[str],
-    release: str | None = None,
+def boot_step(log_dirs: Iterable[str], *, tiered: str | None = None, unnamed: Sequence[str] = ()) -> NextStep:
+    """Serve what is intact on damaged log dirs from a new directory, on which a release of Kafka starts.
+
+    `tiered` is the remote storage of tiered topics, if it is known; `unnamed` are partition directories that lost their
+    name, and have one of our own.
+    """
+    return _boot_step([_Disk(place_of(path)) for path in log_dirs], None, tiered=tiered, unnamed=unnamed)
+
+
+def _boot_step(
+    disks: Sequence[_Disk],
+    release: str | None,
     *,
     metadata: str | None = None,
     tiered: str | None = None,
     unnamed: Sequence[str] = (),
 ) -> NextStep:
-    """Serve what is intact on damaged log dirs from a new directory, on which a release of Kafka starts.
-
-    `metadata` is a log dir with the cluster's metadata log, if these have none; `tiered` is the remote storage of
-    tiered topics, if it is known; `unnamed` are partition directories that lost their name, and have one of our own.
-    """
-    paths = list(log_dirs)
+    """See `boot_step`; `metadata` is a log dir with the cluster's metadata log, if these have none."""
     why = (
         "makes a directory on which a broker serves every intact batch, and names what is lost. Stop the brokers, and"
         " add the log dirs of the others: what one lost comes from them"
@@ -125,31 +167,47 @@ def boot_step(
     options = [*(() if release is None else ("--release", release))]
     options += [] if metadata is None else ["--metadata", metadata]
     options += [] if tiered is None else ["--tiered", tiered]
-    if any(_has_strays(place_of(path)) for path in paths):
+    named, has_strays = _set_apart(disks)
+    if named:
+        which = first_names([os.path.basename(path) for path in named])
+        why += f". A broker has renamed {which}: no other directory has the partition, and its topic exists"
+    if has_strays:
         options.append("--include-unknown")
         why += ". A broker serves no directory that ends in -stray: --include-unknown takes these, too"
     if unnamed:
         options += ["--include-unknown"] * ("--include-unknown" not in options)
         why += f". Better, first give {first_names(unnamed)} the name of its partition (TOPIC-N), if you know it"
-    sources = [place_of(path) for path in (*paths, *(() if metadata is None else (metadata,)))]
-    if tiered is None and (needed := _tiered(sources)):
+    if tiered is None and (needed := _tiered(disks, metadata)):
         why += f". {needed}: add --tiered URL, the root of that storage, and what is only there is restored"
-    output, larger = _booted_name(paths)
-    command = ("kafkalog", "boot", *paths, *options, "-o", output)
-    before = [*_restored_first([place_of(path) for path in paths]), *([larger] if larger else [])]
+    output, larger = _booted_name(disks)
+    command = ("kafkalog", "boot", *(str(disk.path) for disk in disks), *named, *options, "-o", output)
+    before = [*_restored_first(disks), *([larger] if larger else [])]
     return NextStep(command, why, after=f"first {' and '.join(before)}" if before else "")
 
 
-def _booted_name(log_dirs: Sequence[str]) -> tuple[str, str]:
-    """A new directory next to one of these log dirs, on a disk with room for a boot of all; what to do if none has."""
-    from kafkalog.storage.room import lacking_room, n_log_bytes  # what it asks is Linux's
+def _set_apart(disks: Sequence[_Disk]) -> tuple[list[str], bool]:
+    """The renamed directories to name: those of topics that exist, without another copy; whether others are strays.
 
-    copies: dict[str, dict[Place, int]] = {}
-    for directory in itertools.chain.from_iterable(_partition_directories(place_of(path)) for path in log_dirs):
-        copies.setdefault(directory.name, {})[directory] = n_log_bytes([directory])
+    `boot` takes the copies that a broker was making unasked, and a deleted topic does not come back by advice.
+    """
+    parsed = {path: kf.parse_partition_directory(path.name) for disk in disks for path in disk.partitions}
+    apart = {path: one.kind for path, one in parsed.items() if one is not None and one.kind not in (None, "future")}
+    keys = {one.topic_partition for one in parsed.values() if one is not None and one.kind in (None, "future")}
+    only = only_copies(apart, keys, [disk.path for disk in disks])
+    named = [one.path for one in only if one.exists]
+    return [*map(str, named)], any(kind == "stray" and path not in named for path, kind in apart.items())
+
+
+def _booted_name(disks: Sequence[_Disk]) -> tuple[str, str]:
+    """A new directory next to one of these log dirs, on a disk with room for a boot of all; what to do if none has."""
+    from kafkalog.storage.room import lacking_room, logs_in  # what it asks is Linux's
+
+    copies: dict[str, list[list[tuple[Place, int]]]] = {}
+    for path, listing in (pair for disk in disks for pair in disk.partitions.items()):
+        copies.setdefault(path.name, []).append(logs_in(listing))
     # of each partition, the largest copy
-    logs = [max(sizes, key=lambda one, sizes=sizes: sizes[one]) for sizes in copies.values()]  # type: ignore[misc]
-    outputs = (free_name(f"{path.rstrip('/')}-booted") for path in log_dirs)
+    logs = [log for some in copies.values() for log in max(some, key=lambda one: sum(size for _, size in one))]
+    outputs = (free_name(f"{str(disk.path).rstrip('/')}-booted") for disk in disks)
     lacking = {output: lacking_room(Path(output), logs) for output in outputs}
     for output, detail in lacking.items():
         if not detail:
@@ -158,27 +216,13 @@ def _booted_name(log_dirs: Sequence[str]) -> tuple[str, str]:
     return "DIR", f"choose a new DIR on a larger disk: of {first}, {lacking[first]}"
 
 
-def _partition_directories(directory: Place, depth: int = 3) -> Iterator[Place]:
-    """Yield the partition directories here, or in log dirs in here, those that a broker has set apart among them."""
-    for name in Listing.or_empty(directory).directories:
-        if kf.parse_partition_directory(name) is not None:
-            yield directory / name
-        elif depth:
-            yield from _partition_directories(directory / name, depth - 1)
-
-
-def _restored_first(log_dirs: Iterable[Place]) -> list[str]:
-    """What a boot does not find under its name: segments that are compressed, partitions that fsck has moved."""
-    files, directories = list[str](), list[str]()
-    for root in log_dirs:
-        for name in Listing.or_empty(root).directories:
-            if kf.parse_partition_directory(name) is None:
-                directories += unnamed_partitions(root / name)
-                continue
-            names = Listing.or_empty(root / name).names
-            files += [f"{name}/{one}" for one in copied_segments(names)]
+def _restored_first(disks: Iterable[_Disk]) -> list[str]:
+    """What to do before a boot with what it does not find under its name."""
+    found = [disk.restored_first() for disk in disks]
+    files, archives, moved = (list(itertools.chain.from_iterable(some)) for some in zip(*found, strict=True))
     parts = [f"restore the .log files of {first_names(files)}"] if files else []
-    parts += [f"give {first_names(directories)} the name of its partition (TOPIC-N)"] if directories else []
+    parts += [f"unpack {first_names(archives)}"] if archives else []
+    parts += [f"give {first_names(moved)} the name of its partition (TOPIC-N)"] if moved else []
     return parts
 
 
@@ -210,14 +254,16 @@ _NOT_OF_THE_LOG: Final = frozenset(
 )
 
 
-def _tiered(log_dirs: Sequence[Place]) -> str:
+def _tiered(disks: Sequence[_Disk], metadata: str | None) -> str:
     """What says that a broker has segments in remote storage: settings of topics, or the metadata of such segments."""
-    known = [metadata for root in log_dirs if (metadata := cluster_metadata(root)) is not None]
-    names = sorted({name for metadata in known for name in metadata.tiered_topics})
-    if names:
-        return f"{first_names(names)} {'are' if names[1:] else 'is'} tiered"
-    inside = (name for root in log_dirs for name in Listing.or_empty(root).names)
-    has_remote = any(name.startswith(f"{kf.REMOTE_LOG_METADATA}-") for name in inside)
+    names_of = {disk.path: disk.listing.names for disk in disks}
+    if metadata is not None:
+        names_of.setdefault(place_of(metadata), Listing.or_empty(place_of(metadata)).names)
+    known = [found for root in names_of if (found := cluster_metadata(root)) is not None]
+    topics = sorted({name for found in known for name in found.tiered_topics})
+    if topics:
+        return f"{first_names(topics)} {'are' if topics[1:] else 'is'} tiered"
+    has_remote = any(name.startswith(f"{kf.REMOTE_LOG_METADATA}-") for names in names_of.values() for name in names)
     return f"{kf.REMOTE_LOG_METADATA} is here, so topics have segments in remote storage" if has_remote else ""
 
 
@@ -231,12 +277,6 @@ def free_name(path: str) -> str:
     taken = Listing.or_empty(Path(folder)).names
     numbered = (f"{name}-{number}" for number in itertools.count(2))
     return os.path.join(folder, next(one for one in itertools.chain([name], numbered) if one not in taken))
-
-
-def _has_strays(directory: Place) -> bool:
-    """Whether partitions are here, or in a log dir in here, that a broker has set apart: its metadata lacked them."""
-    parsed = (kf.parse_partition_directory(one.name) for one in _partition_directories(directory))
-    return any(one is not None and one.kind == "stray" for one in parsed)
 
 
 def are_set_apart(paths: Iterable[str | os.PathLike[str]]) -> bool:

@@ -121,19 +121,19 @@ def unnamed_partitions(directory: AnyPlace) -> list[str]:
     return [name for name, one in inside.items() if any(map(_is_segment, Listing.or_empty(one).names))]
 
 
-def unnamed_segments(directory: AnyPlace) -> list[str]:
+def unnamed_segments(directory: AnyPlace, listing: Listing | None = None) -> list[str]:
     """The files of a directory without a partition's name that begin with a record batch, as fsck has found them.
 
-    Of a log dir, those next to its partitions.
+    Of a log dir, those next to its partitions. `listing` is that of the directory, if it is known.
     """
-    names: list[str] = _unknown_files(directory) if isinstance(directory, Path) else []
+    is_local = isinstance(directory, Path)
+    names = _unknown_files(directory, listing or Listing.or_empty(directory)) if is_local else []
     # of thousands of files, the first ones tell
     return [name for name in names[:_MOST_OPENED] if _begins_with_batch(directory / name)]
 
 
-def _unknown_files(directory: Path) -> list[str]:
+def _unknown_files(directory: Place, listing: Listing) -> list[str]:
     """The files of a directory that is no partition; without those of a log dir, and segments that are elsewhere."""
-    listing = Listing.or_empty(directory)
     # snapshots of metadata are batches, too
     names = [name for name in listing.names if not name.startswith(".") and not name.endswith("checkpoint")]
     names = [name for name in names if name not in kf.LOG_DIR_FILES and kf.parse_partition_directory(name) is None]

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import shlex
 import shutil
 from pathlib import Path
@@ -17,6 +18,7 @@ from salvages import output_of
 import kafkalog
 from kafkalog.cli.app import main
 from kafkalog.state.properties import read_settings
+from kafkalog.survey.next_steps import boot_steps
 
 LOG = [(1, offset) for offset in range(24)]
 
@@ -366,6 +368,16 @@ def test_advice_after_each_kind_of_damage_runs_literally(tmp_path, capsys, damag
     (tmp_path / "disk-1-booted").mkdir()
     disks = cluster.disks if first == "merge" else cluster.disks[:1]
     follow_all(cluster, first_command(first, disks, tmp_path / "made"), disks, capsys)
+
+
+def test_advice_lists_each_directory_once(tmp_path, monkeypatch):
+    disk, listed, scandir = tmp_path / "disk", [], os.scandir
+    for number in range(3):
+        replica(disk, LOG, bases=(0, 6)).rename(disk / f"u-{number}")
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(str(path)) or scandir(path))
+    boot_steps([str(disk)])
+    partitions = [path for path in listed if path.startswith(f"{disk}/u-")]
+    assert len(partitions) == len({*partitions}) == 3
 
 
 def test_an_output_is_named_that_boot_takes(tmp_path):

@@ -71,7 +71,7 @@ def test_only_the_holes_of_preallocated_files_need_no_room(disks, tmp_path):
     with last.open("r+b") as file:
         file.seek(2**20)
         file.write(bytes(2**17))
-    assert room.lacking_room(tmp_path / "out-2", [last])
+    assert room.lacking_room(tmp_path / "out-2", room.log_files([last]))
 
 
 def test_copies_that_may_share_blocks_are_made(disks, tmp_path, monkeypatch):

@@ -57,7 +57,7 @@ _LEAST: Final = ("FORMATS", "CODECS", "FIRST", "START", "SEGMENTS", "LAST")
 def run(args: argparse.Namespace, console: Console) -> None:
     """List partitions or segments."""
     from kafkalog.errors import KafkalogError
-    from kafkalog.log.open import partitions_of
+    from kafkalog.log.open import notes_apart, partitions_of
     from kafkalog.operations.listing import summaries
 
     log_dir = _open(args.paths, args.limits, console)
@@ -65,6 +65,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         return
     _check_topics(log_dir, args.topics or [])
     console.findings(log_dir.findings)
+    console.findings(notes_apart(log_dir, args.topics, args.partitions, are_read=True))
     note_if_live(log_dir, console)
     partitions = []
     for found in partitions_of(log_dir, args.topics, args.partitions, set_apart=True):

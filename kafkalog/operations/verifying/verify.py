@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Unpack, cast
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits, ReadError, Reason
 from kafkalog.log.log_dir import LogDir, is_partition_directory
-from kafkalog.log.open import PlaceOfFiles, partitions_of, removed_from
+from kafkalog.log.open import PlaceOfFiles, notes_apart, partitions_of, removed_from
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
@@ -281,6 +281,7 @@ def partitions_to_verify(
         path = LogDir([path] if isinstance(path, (str, os.PathLike)) else path, limits=limits)
     if isinstance(path, LogDir):
         found += _of_log_dirs(path, limits)
+        found += notes_apart(path, topics, numbers, are_read=True)
     chosen = []
     for partition in partitions_of(path, topics, numbers, set_apart=True):
         if isinstance(partition, Partition):

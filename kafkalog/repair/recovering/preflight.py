@@ -31,6 +31,7 @@ from kafkalog.log.log_dir import (
     log_dirs_at,
 )
 from kafkalog.log.searching.missing import offsets_finding
+from kafkalog.log.set_apart import packed_note
 from kafkalog.parsing import TopicPatterns, check_partitions, one_of, parse_milliseconds, thread_count
 from kafkalog.protocol.releases import releases
 from kafkalog.repair.placement import PartitionOutput
@@ -41,6 +42,7 @@ from kafkalog.state.checkpoints import read_topic_id
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.properties import read_settings
 from kafkalog.storage.files import size_if_there
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import kind_of, parent_of, refuse_url
 from kafkalog.storage.removals import is_gone, removed_directory
 from kafkalog.survey.absent_partitions import absent_note, absent_partitions
@@ -293,7 +295,9 @@ class _BrokerStart:
     def _add_directories(
         self, root: Path, listed: Sequence[Path | Finding], result: Preflight, *, is_named: bool
     ) -> None:
-        """Add the partition directories of a log dir."""
+        """Add the partition directories of a log dir, and a note about archives of others."""
+        if not is_named and (packed := packed_note(root, {*Listing.or_empty(root).names})) is not None:
+            result.findings.add(packed)
         for directory in listed:
             if not isinstance(directory, Finding):
                 self._directories.append((self.starts[root], directory, is_named))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -33,7 +33,7 @@ from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_che
 from kafkalog.state.producers import loaded_snapshots
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.location import local_path, parent_of, refuse_url
-from kafkalog.storage.room import lacking_room
+from kafkalog.storage.room import lacking_room, log_files
 from kafkalog.survey.next_steps import log_dirs_of
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
 from kafkalog.survey.startup import PartitionPlan, SegmentAction, SegmentPlan
@@ -168,10 +168,8 @@ def recover(
     for problem in report.problems:
         report.findings.add(problem.to_finding())
     on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
-    if output is not None and (detail := lacking_room(Path(os.path.realpath(output)), [plan.path for plan in plans])):
-        # no refusal: how much recovery cuts is not known yet
-        detail = f"if recovery cuts nothing, {detail}"
-        report.findings.add(Finding(Reason.WRITE_FAILED, detail, path=os.fspath(output), damage=False))
+    if output is not None:
+        _note_room(output, plans, report.findings)
     with contextlib.ExitStack() as stack:
         placement.enter(stack, root, [plan.path for plan in plans])
         placement.unmark()
@@ -184,6 +182,14 @@ def recover(
         run.recover(plans, n_threads, progress, on_partition)
         finish_root(root, placement, report)
     return report
+
+
+def _note_room(output: str | os.PathLike[str], plans: Iterable[LoadPlan], findings: Findings) -> None:
+    """Note that a copy may not fit; no refusal, since how much recovery cuts is not known yet."""
+    logs = log_files(plan.path for plan in plans)
+    if detail := lacking_room(Path(os.path.realpath(output)), logs):
+        detail = f"if recovery cuts nothing, {detail}"
+        findings.add(Finding(Reason.WRITE_FAILED, detail, path=os.fspath(output), damage=False))
 
 
 def plan_recovery(root: Path, report: RecoveryReport, *, all_segments: bool, limits: Limits) -> list[LoadPlan]:

@@ -1,0 +1,115 @@
+"""What a log dir has of partitions under other names: directories that a broker has renamed, and archives.
+
+A renamed directory (`-delete`, `-future`, `-stray`) may hold the only copy of a partition. Whether its topic still
+exists is known by the topic id, which no two topics share: a deleted topic must not come back unasked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.state.checkpoints import read_topic_id
+from kafkalog.state.cluster_metadata import cluster_metadata
+from kafkalog.storage.location import Place, parent_of
+from kafkalog.text import first_names
+
+ARCHIVES: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
+"""Suffixes of compressed archives."""
+_PACKED: Final = (*ARCHIVES, ".tar", ".zip")
+_WHY_RENAMED: Final = {
+    "delete": "a broker renamed this directory to delete it: its topic was deleted, or its replica moved",
+    "future": "a broker was making this copy to move the replica to this disk",
+    "stray": "a broker renamed this directory to delete it: the cluster's metadata do not have it here",
+}
+_MOST_NAMED: Final = 8
+
+
+def why_renamed(directory: str) -> str:
+    """Why a broker has renamed a partition directory, by its name; "" if it has not."""
+    parsed = kf.parse_partition_directory(directory)
+    return _WHY_RENAMED.get(parsed.kind or "", "") if parsed is not None else ""
+
+
+class OnlyCopy(NamedTuple):
+    """A directory that a broker has renamed, of a partition that has no other."""
+
+    path: Place
+    key: kf.TopicPartition
+    kind: str
+    exists: bool
+    """Whether its topic exists, by its id: the metadata have it, or without them another partition."""
+
+
+def only_copies(
+    apart: Iterable[Place], present: Collection[kf.TopicPartition], log_dirs: Iterable[Place]
+) -> list[OnlyCopy]:
+    """The renamed directories of partitions that are not `present` under their own name in these log dirs."""
+    named = [(path, kf.parse_partition_directory(path.name)) for path in apart]
+    lone = [
+        (path, one.topic_partition, one.kind)
+        for path, one in named
+        if one is not None and one.kind is not None and one.topic_partition not in present
+    ]
+    if not lone:
+        return []
+    roots = list(dict.fromkeys([*log_dirs, *(parent_of(path) for path, *_ in lone)]))
+    known = [metadata for root in roots if (metadata := cluster_metadata(root)) is not None]
+    ids: set[tuple[str, str | None]] = {pair for metadata in known for pair in metadata.topic_ids.items()}
+    if not known:
+        topics = {key.topic for _, key, _ in lone}
+        others = [key for key in present if key.topic in topics]
+        ids = {(key.topic, topic_id_of(root / str(key))) for key in others for root in roots}
+    found = [(path, key, kind, topic_id_of(path)) for path, key, kind in lone]
+    return [
+        OnlyCopy(path, key, kind, one_id is not None and (key.topic, one_id) in ids)
+        for path, key, kind, one_id in found
+    ]
+
+
+def topic_id_of(directory: Place) -> str | None:
+    """The topic id of a partition directory; None if it has none, or none that can be read."""
+    with contextlib.suppress(KafkalogError):
+        return read_topic_id(directory)
+    return None
+
+
+def about_only_copies(copies: Sequence[OnlyCopy]) -> str:
+    """The end of a note about such directories of one log dir, kind and state of topics: the command that serves them.
+
+    `boot` takes a copy that a broker was making unasked.
+    """
+    kind, exists, root = copies[0].kind, copies[0].exists, parent_of(copies[0].path)
+    names = first_names(list(dict.fromkeys(one.key for one in copies)))
+    how = [] if kind == "future" else [str(one.path) for one in copies[:_MOST_NAMED]]
+    more = " ..." if how and copies[_MOST_NAMED:] else ""
+    if more and kind == "stray":
+        how, more = ["--include-unknown"], ""
+    command = f"{shlex.join(['kafkalog', 'boot', str(root), *how])}{more} -o DIR"
+    here = f"No other directory here has {names}"
+    return f"{here}: {command} serves it" if exists or kind == "future" else f"{here}. To bring it back: {command}"
+
+
+def packed_partitions(names: Collection[str]) -> dict[str, kf.TopicPartition]:
+    """The archives such as ``orders-0.tar.gz`` for which no partition directory is there, by name."""
+    found = {}
+    for name in names:
+        suffix = next((one for one in _PACKED if name.endswith(one)), None)
+        parsed = None if suffix is None else kf.parse_partition_directory(name.removesuffix(suffix))
+        if parsed is not None and parsed.kind is None and str(parsed.topic_partition) not in names:
+            found[name] = parsed.topic_partition
+    return found
+
+
+def packed_note(root: Place, names: Collection[str]) -> Finding | None:
+    """The note about archives of partitions in a log dir; None if there are none."""
+    packed = packed_partitions(names)
+    if not packed:
+        return None
+    detail = f"not read: {first_names([*packed])} has the name of a partition: unpack it here first"
+    path = str(root / next(iter(packed))) if len(packed) == 1 else str(root)
+    return Finding(Reason.UNKNOWN_FILE, detail, path=path, damage=False)

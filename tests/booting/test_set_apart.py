@@ -1,0 +1,124 @@
+"""Partitions under other names: directories that a broker has renamed, and archives; advice leads to their records."""
+
+import json
+
+import pytest
+from merges import batch, replica
+from metadata_logs import topic_id, write_metadata
+from salvages import output_of
+
+import kafkalog
+from kafkalog.cli.app import main
+from kafkalog.log.set_apart import packed_partitions
+
+LOG = [(1, offset) for offset in range(24)]
+ALL = [batch(offset, LOG[offset]) for offset in range(24)]
+SUFFIX = "0123456789abcdef" * 2
+OTHER_ID = topic_id(7)
+
+
+def identify(directory, number):
+    (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(number)}")
+    return directory
+
+
+def disk_with(tmp_path, kind, topics):
+    """A log dir with `u-0`, and with `t-0` renamed by a broker; its metadata log has some topics."""
+    disk = tmp_path / "disk"
+    apart = identify(replica(disk, LOG, bases=(0, 6, 12, 18)), 0).rename(disk / f"t-0.{SUFFIX}-{kind}")
+    identify(replica(tmp_path / "other", LOG), 1).rename(disk / "u-0")
+    write_metadata(disk, topics, {}, node_id=1, epoch=1)
+    (disk / ".kafka_cleanshutdown").write_text("")
+    text = "version=1\ncluster.id=kafkalogBrokenDisks01w\nnode.id=1\ndirectory.id=X0qcQdqYVPjkhw06oncc2A\n"
+    (disk / "meta.properties").write_text(text)
+    return disk, apart
+
+
+def steps_of(command, capsys):
+    main([*map(str, command), "--json"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    return [step["command"] for row in rows for step in row.get("next", ())]
+
+
+EXISTING = {"t": topic_id(0), "u": topic_id(1)}
+
+
+@pytest.mark.parametrize(("kind", "first"), [("future", "report"), ("delete", "preflight"), ("stray", "report")])
+def test_advice_serves_the_only_copy_of_a_topic_that_exists(tmp_path, capsys, kind, first):
+    disk, apart = disk_with(tmp_path, kind, EXISTING)
+    (step,) = steps_of([first, disk], capsys)
+    named = [] if kind == "future" else [str(apart)]
+    assert step == ["kafkalog", "boot", str(disk), *named, "-o", f"{disk}-booted"]
+    assert main([*step[1:], "-q"]) == (kind == "future")  # its end is not proven
+    assert output_of(tmp_path / "disk-booted" / "data" / "t-0") == ALL
+
+
+@pytest.mark.parametrize("kind", ["future", "delete", "stray"])
+def test_each_report_names_the_command_that_serves_an_only_copy(tmp_path, capsys, kind):
+    disk, apart = disk_with(tmp_path, kind, EXISTING)
+    command = f"kafkalog boot {disk}{'' if kind == 'future' else f' {apart}'} -o DIR serves it"
+    for one in ("ls", "verify", "report"):
+        main([one, str(disk)])
+        assert command in "".join(capsys.readouterr()).replace("\\", ""), one
+    report = kafkalog.boot(disk, tmp_path / "out", dry_run=True)
+    (lost,) = [one for one in report.findings.rows if one.damage]
+    if kind == "future":
+        assert "the only copy of t-0" in lost.detail
+    else:
+        assert f"It is in {apart}" in lost.detail
+        assert command in report.text()
+    replica(disk, LOG, bases=(0, 6))
+    identify(disk / "t-0", 0)
+    for one in ("ls", "verify", "report"):
+        main([one, str(disk)])
+        assert "No other directory" not in "".join(capsys.readouterr()), one
+
+
+@pytest.mark.parametrize("topics", [{"u": topic_id(1)}, {"t": OTHER_ID, "u": topic_id(1)}])
+def test_a_deleted_topic_comes_back_only_if_its_directory_is_named(tmp_path, capsys, topics):
+    disk, apart = disk_with(tmp_path, "delete", topics)
+    for one in ("preflight", "report", "verify"):
+        assert not any(str(apart) in step for step in steps_of([one, disk], capsys)), one
+    assert not any(str(apart) == one.path for one in kafkalog.verify(disk).findings)
+    report = kafkalog.boot(disk, tmp_path / "out")
+    assert f"To bring it back: kafkalog boot {disk} {apart} -o DIR" in report.text()
+    assert not list((tmp_path / "out" / "data").glob("t-0/*.log")) or not output_of(tmp_path / "out" / "data" / "t-0")
+    report = kafkalog.boot([disk, apart], tmp_path / "asked")
+    if "t" in topics:
+        assert "it belongs to another topic of that name" in report.text()
+    else:
+        assert output_of(tmp_path / "asked" / "data" / "t-0") == ALL
+
+
+def test_an_earlier_topic_of_that_name_is_not_renamed_to_the_new_one(tmp_path):
+    disk, apart = disk_with(tmp_path, "delete", {"t": OTHER_ID, "u": topic_id(1)})
+    texts = [one.detail for one in kafkalog.preflight(disk).findings.rows]
+    assert any("the directory of t-0 is missing" in text for text in texts)
+    assert not any(apart.name in text for text in texts)
+
+
+@pytest.mark.parametrize("suffix", [".tar.gz", ".zip"])
+def test_a_packed_partition_is_named_with_what_to_do(tmp_path, capsys, suffix):
+    disk, apart = disk_with(tmp_path, "delete", EXISTING)
+    for path in [*apart.iterdir()]:
+        path.unlink()
+    apart.rmdir()
+    packed = disk / f"t-0{suffix}"
+    packed.write_bytes(b"packed")
+    for one in ("ls", "verify", "report", "preflight"):
+        main([one, str(disk)])
+        text = "".join(capsys.readouterr()).replace("\\", "")
+        assert f"{packed.name} has the name of a partition: unpack it here first" in text, one
+        if one in ("report", "preflight"):
+            assert f"# first unpack {packed.name}: kafkalog boot {disk} -o {disk}-booted" in text
+    (lost,) = [one for one in kafkalog.boot(disk, tmp_path / "out").findings.rows if one.damage]
+    assert f"{packed} may have it: unpack it first" in lost.detail
+    (tmp_path / "only").mkdir()
+    packed.rename(tmp_path / "only" / packed.name)
+    with pytest.raises(kafkalog.NotKafkaError, match="unpack it first"):
+        kafkalog.verify(tmp_path / "only")
+
+
+def test_an_archive_of_a_partition_that_is_there_is_a_backup():
+    names = {"t-0.tar.gz", "t-0", "u-1.tgz", "u-2.tar", "notes-3.txt", "t-4.tar.zst", f"t-5.{SUFFIX}-delete.tar"}
+    assert {*map(str, packed_partitions(names).values())} == {"u-1", "u-2", "t-4"}
