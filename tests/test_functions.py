@@ -73,6 +73,7 @@ def both(function, *arguments):
     return plain
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300))
 @given(st.sampled_from(sorted(CODES)), st.sampled_from([1, 2, 4, 8]), st.booleans(), st.binary(max_size=12), PLACES)
 def test_numbers_are_read_as_struct_reads_them_or_are_errors(name, size, is_little, data, at):
@@ -86,6 +87,7 @@ def test_numbers_are_read_as_struct_reads_them_or_are_errors(name, size, is_litt
         assert result == expected or (math.isnan(expected) and math.isnan(result))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200))
 @given(BYTES, TEXTS, PLACES)
 @example(b"", b"", 0)
@@ -200,6 +202,7 @@ def _power(text):
 HEADER = st.tuples(st.sampled_from([b"", b"a", b"ab", b"trace"]), st.one_of(st.none(), st.binary(max_size=70)))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200))
 @given(st.lists(HEADER, max_size=4), st.sampled_from([b"", b"a", b"ab", b"nope"]), st.binary(max_size=4))
 def test_the_last_header_of_a_name_counts(headers, name, rest):

@@ -16,7 +16,7 @@ def test_inputs_do_not_change_with_a_constant_of_a_module_that_is_imported(tmp_p
     monkeypatch.syspath_prepend(tmp_path)
     drawn = []
 
-    @settings(max_examples=300, derandomize=True, database=None)
+    @settings(max_examples=100, derandomize=True, database=None)
     @given(st.tuples(st.integers(), st.text(), st.binary(), st.floats()))
     def draw(values):
         drawn[-1].append(repr(values))

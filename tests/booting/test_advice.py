@@ -330,7 +330,7 @@ def first_command(first, disks, output):
 
 
 @pytest.mark.parametrize("first", FIRST)
-@pytest.mark.parametrize("seed", thinned(range(max(fuzz_inputs() // 1500, 12)), 6))
+@pytest.mark.parametrize("seed", thinned(range(max(fuzz_inputs() // 1500, 12)), 12))
 def test_all_advice_runs_literally_and_loses_no_record(tmp_path, capsys, first, seed):
     cluster = Cluster(tmp_path / "it's here", 1000 + seed)
     cluster.damage(cluster.rng.choice((1, 2, 5)), (*KINDS, *OTHER_KINDS, *OTHER_KINDS))

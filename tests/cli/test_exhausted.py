@@ -41,7 +41,7 @@ def test_every_command_that_writes_a_log_dir_fails_alike_on_a_full_disk(tmp_path
             main(command)
         shutil.rmtree(out)
         writes = [n for n, call in enumerate(calls, 1) if call == "write"]
-        for n in writes[:: max(1, len(writes) // trials(2, 16))]:
+        for n in writes[:: max(1, len(writes) // trials(1, 16))]:
             state = {"failed": False}
 
             def fail(call, state=state):

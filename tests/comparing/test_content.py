@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from effort import examples
+from effort import examples, trials
 
 import kafkalog
 from kafkalog.cli import main
@@ -38,7 +38,7 @@ def common_subsequence(a, b):
     return best[-1]
 
 
-@pytest.mark.parametrize("seed", range(examples(4)))
+@pytest.mark.parametrize("seed", range(trials(2, 12)))
 def test_each_record_is_the_same_moved_missing_or_repeated(seed, tmp_path, monkeypatch):
     if seed % 2:
         # as if the records did not fit into memory together

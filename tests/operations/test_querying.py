@@ -49,7 +49,7 @@ def test_queries_equal_those_of_tables(log):
     connection.execute("set TimeZone = 'UTC'")
     connection.register("orders", orders)
     connection.register("orders.eu-1", eu)
-    for _ in range(trials(20, 150)):
+    for _ in range(trials(6, 150)):
         table = rng.choice(["orders", '"orders.eu-1"'])
         terms = [
             f"value.total {rng.choice(['>', '<=', '='])} {rng.randrange(40) / 2}",

@@ -246,7 +246,7 @@ def test_healthy_storage_of_a_cluster_has_no_faults(layout, bases, tmp_path):
     assert not checked(bases[layout].clone(tmp_path), deep=True).faults
 
 
-@pytest.mark.parametrize("plant", thinned(PLANTS, 3))
+@pytest.mark.parametrize("plant", thinned(PLANTS, 6))
 def test_a_planted_fault_is_named(plant, bases, tmp_path):
     rng = np.random.default_rng([SEED, PLANTS.index(plant)])
     n = 0

@@ -59,7 +59,7 @@ def python_rows(records, rows):
     return [records[row] for row in rows]
 
 
-@settings(max_examples=trials(100, 500), deadline=None)
+@settings(max_examples=trials(20, 500), deadline=None)
 @given(records_and_rows())
 def test_rows_are_those_of_a_list(drawn):
     records, rows, make = drawn

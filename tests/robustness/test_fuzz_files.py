@@ -44,7 +44,7 @@ def test_a_damaged_file_costs_its_own_records_and_nothing_else(kind, tmp_path, l
     lost = errors = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
-        for i in counted(range(max(60, N_INPUTS // (140 if kind == "log" else 500)))):
+        for i in counted(range(max(20, N_INPUTS // (140 if kind == "log" else 500)))):
             path = files[int(rng.integers(0, len(files)))]
             name = path.parent.name
             topics = {name.rsplit("-", 1)[0], "p-multi"}

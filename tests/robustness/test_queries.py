@@ -21,7 +21,7 @@ import kafkalog
 from kafkalog.errors import KafkalogError
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261127"))
-N = int(os.environ.get("KAFKALOG_QUERIES_N") or trials(24, 150))
+N = int(os.environ.get("KAFKALOG_QUERIES_N") or trials(12, 150))
 N_PARTS = 4
 N_QUERIES = 5
 SIZES = (300, 1500, 6000)

@@ -314,7 +314,7 @@ def calls(root, partition, out, number):
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261121"))
 N_PARTS = 4
-N_PARTITIONS = max(2 * N_PARTS, fuzz_inputs() // 4000)
+N_PARTITIONS = max(N_PARTS, fuzz_inputs() // 2000)
 FIRST = int(os.environ.get("KAFKALOG_FUZZ_FIRST", "0"))
 SECONDS = 3.0
 

@@ -206,7 +206,7 @@ def check(engines, engine, table, n, seed):
 def test_random_queries_find_in_a_dataset_what_they_find_in_a_table(engines, engine, table):
     if engine == "datafusion":
         engines.start_fusion(table)
-    n_queries = 60 if THOROUGH else 24
+    n_queries = 60 if THOROUGH else 8
     assert check(engines, engine, table, n_queries, seed=1) > n_queries // 2
 
 

@@ -10,7 +10,7 @@ import random
 import builder
 import index_twin
 import pytest
-from effort import examples
+from effort import examples, trials
 from loss_reports import of_convert, of_merge, of_recover, of_salvage, of_scan, of_verify, ranges
 
 import kafkalog
@@ -81,7 +81,7 @@ def losses_of_tasks(root, task_bytes):
 
 
 @pytest.mark.parametrize("calls", [(), (1, 3), (2, 6, 1)], ids=["single appends", "some of several", "of several"])
-@pytest.mark.parametrize("seed", range(examples(200)))
+@pytest.mark.parametrize("seed", range(trials(1, 100)))
 def test_batches_that_are_gone_from_the_middle_of_a_segment_are_a_loss_for_every_command(tmp_path, seed, calls):
     rng = random.Random(seed)
     data, batches = index_twin.make_log(drafts(rng))
@@ -187,7 +187,7 @@ def test_several_cuts_of_a_log_that_nobody_cleaned_are_each_a_loss(tmp_path, see
         assert [(one.first_offset, one.end_offset) for one in command(root).losses] == expected, command
 
 
-@pytest.mark.parametrize("seed", range(examples(100)))
+@pytest.mark.parametrize("seed", range(trials(1, 50)))
 def test_a_cut_of_compressed_messages_of_old_formats_is_a_loss(tmp_path, seed):
     """Their headers hide where they begin."""
     rng, parts, batches, base, position = random.Random(seed), [], [], 0, 0

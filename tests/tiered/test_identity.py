@@ -80,7 +80,7 @@ def test_exchanged_objects_are_never_returned_as_records(base, has_metadata, tmp
     rng = np.random.default_rng(20261128)
     copies = [(partition, number) for partition in MOVED for number in range(len(base.copies[partition]))]
     pairs = [*itertools.combinations(copies, 2)]
-    for trial in range(trials(2, 6)):
+    for trial in range(trials(1, 6)):
         stored = base.clone(tmp_path / str(trial))
         if has_metadata:
             stored.finish()

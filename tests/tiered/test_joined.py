@@ -358,7 +358,7 @@ def test_any_byte_of_a_manifest_or_an_index_may_be_wrong(tmp_path):
     for suffix in (".rsm-manifest", ".indexes"):
         path = Path(f"{one.copies['p-headers-0'][0][1]}{suffix}")
         content = path.read_bytes()
-        for _ in range(60 if THOROUGH else 25):
+        for _ in range(60 if THOROUGH else 8):
             data = bytearray(content)
             data[int(rng.integers(len(data)))] = int(rng.integers(256))
             path.write_bytes(data)

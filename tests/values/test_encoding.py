@@ -45,7 +45,7 @@ def test_random_values_of_avro_are_those_that_fastavro_reads():
 
 
 def test_random_messages_of_protobuf_decode_to_the_same():
-    for seed in range(trials(20, 150)):
+    for seed in range(trials(6, 150)):
         case = ProtoCase(seed)
         source = next(iter(case.files.values()))
         try:

@@ -420,7 +420,7 @@ def test_damaged_bytes_end_in_our_errors_or_in_answers(log_dir_copy, name):
         lambda partition: trace_offset(partition, draw.randrange(500)),
     ]
     n_answers = n_errors = 0
-    n_trials = 60 if THOROUGH else 20
+    n_trials = 60 if THOROUGH else 8
     for _ in range(n_trials):
         path = draw.choice([path for path in files if path.stat().st_size])
         good = path.read_bytes()

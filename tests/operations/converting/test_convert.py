@@ -20,7 +20,7 @@ from conversions import (
     stands,
     write_partition,
 )
-from effort import examples, thinned
+from effort import examples, thinned, trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,7 +99,7 @@ def test_what_is_written_is_healthy(converted):
 # ------------------------------------------------------------------------------------------- legacy, by hypothesis
 
 
-@settings(max_examples=30)
+@settings(max_examples=trials(8, 90))
 @given(segment=strategies.segments(max_batches=5, as_brokers_write=True), batch_size=st.sampled_from([None, 1, 300]))
 def test_any_log_reads_as_before(segment, batch_size):
     with partition_of([(segment.base_offset, segment.data)]) as source:

@@ -16,6 +16,7 @@ from conversions import (
     rows,
     write_partition,
 )
+from effort import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import fails_with
@@ -201,7 +202,7 @@ def test_an_unreadable_file_is_left_out_and_the_next_one_comes(number, tmp_path,
         assert report.partitions[0].end_offset == Partition(tmp_path / name).log_end_offset
 
 
-@settings(max_examples=30)
+@settings(max_examples=trials(8, 90))
 @given(data=st.data(), repair=st.booleans(), rewrite=st.sampled_from([{}, {"compression": "gzip"}, {"batch_size": 99}]))
 def test_bad_bytes_become_findings_and_never_a_bad_log(data, repair, rewrite):
     segment = data.draw(strategies.segments(max_batches=4))

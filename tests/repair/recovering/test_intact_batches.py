@@ -44,7 +44,7 @@ def damaged_disk(root, seed):
 
 
 @pytest.mark.parametrize("how", ["dry_run", "output", "in_place"])
-@pytest.mark.parametrize("seed", thinned(range(max(fuzz_inputs() // 1500, 20)), 13))
+@pytest.mark.parametrize("seed", thinned(range(max(fuzz_inputs() // 1500, 20)), 20))
 def test_what_recovery_leaves_out_is_counted_and_its_next_command_serves_it(tmp_path, capsys, seed, how):
     cluster, disk = damaged_disk(tmp_path, seed)
     if not any(one.is_dir() for one in disk.iterdir()):

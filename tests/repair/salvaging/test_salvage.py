@@ -65,7 +65,7 @@ def test_the_210_intact_batches_of_a_4_mb_segment_with_one_hit(tmp_path, hit):
 
 def test_random_damage_loses_no_undamaged_batch_and_invents_none():
     # the soak below makes many more; TRIALS.md says what those have shown
-    n_trials = trials(60, 150)
+    n_trials = trials(20, 150)
     tally = salvage_trials.run(5, range(n_trials))
     assert tally.wrong == []
     assert (tally.n_missed, tally.n_invented, tally.n_disordered) == (0, 0, 0)
@@ -96,7 +96,7 @@ def test_batches_in_values_are_never_taken_for_the_logs_own(tmp_path, magic):
             outer.append(builder.message(at, None, log_of(*inner[at : at + 3]), magic=magic, timestamp=number))
             at += 1
     rng = np.random.default_rng(magic)
-    for trial in range(trials(12, 100)):
+    for trial in range(trials(4, 100)):
         data = bytearray(log_of(*outer))
         places = builder.batch_positions(bytes(data))
         hit = set()

@@ -90,8 +90,9 @@ def test_random_schemas_come_back_as_googles_library_wrote_them(seed):
 
 def test_any_bytes_decode_as_googles_library_decodes_them():
     rng = random.Random(18)
+    n_trials = trials(6, 150)
     n_good = 0
-    for number in range(trials(20, 150)):
+    for number in range(n_trials):
         case = ProtoCase(1000 + number, has_maps=number % 2 == 0)
         good = [case.value()[0].SerializeToString() for _ in range(10)]
         mutants = []
@@ -121,7 +122,7 @@ def test_any_bytes_decode_as_googles_library_decodes_them():
                 continue
             n_good += 1
             assert canonical(value) == canonical(shown(message))
-    assert n_good > 100
+    assert n_good > 5 * n_trials
 
 
 @pytest.mark.parametrize(
