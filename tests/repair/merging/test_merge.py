@@ -48,7 +48,7 @@ def random_bases(rng, n):
 def test_simulated_leader_changes(tmp_path):
     """The result is the leader's log; what it lost and another has is healed, and nothing else is ever in it."""
     rng = np.random.default_rng(1)
-    n_trials = trials(24, 120)
+    n_trials = trials(40, 120)
     n_cut = n_healed = n_missing = 0
     for number in range(n_trials):
         logs, leader = cluster(rng)
