@@ -16,7 +16,7 @@ from kafkalog._kernels.wire cimport OK, Cursor, distance, read_varlong, remainin
 cdef enum Op:
     NULL_OP = 0
     BOOL_OP = 1
-    INT_OP = 2         # b: 1 and 2 for a time of day in milliseconds and microseconds
+    INT_OP = 2         # b: units per millisecond of a time of day
     LONG_OP = 3
     FIXED_OP = 4       # a: size; also floats and doubles
     BYTES_OP = 5
@@ -312,7 +312,7 @@ cdef inline int read_leaf(State* state, const Node* node, Cursor* cursor) noexce
             return status
         if op == INT_OP and (number < -0x80000000 or number > 0x7FFFFFFF):
             return BAD_INT
-        if node.b and (number < 0 or number >= (DAY_MS if node.b == 1 else 1000 * DAY_MS)):
+        if node.b and (number < 0 or number >= node.b * DAY_MS):
             return fault(state, node, BAD_TIME)
         if column != NULL:
             to = append_flat(&state.columns, column)

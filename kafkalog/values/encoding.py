@@ -28,7 +28,6 @@ from kafkalog.values.formats.protobuf.types import TYPES, Descriptor, ProtoSchem
 from kafkalog.values.options import NUMBERS, schema_text
 
 FORMATS: Final = ("json", "avro", "protobuf", "utf8", *NUMBERS)
-_UNITS: Final = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _PER_SECOND: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _RANGES: Final = {
     "short": (-(2**15), 2**15),
@@ -128,7 +127,7 @@ def _avro(kind: AvroType, value: Any, where: str) -> list[bytes]:
     if kind.logical in _LOGICAL:
         return _LOGICAL[kind.logical](kind, value, where)
     if kind.kind in ("int", "long"):
-        return [_zigzag(_moment(kind.logical, value, kind.kind, where))]
+        return [_zigzag(_moment(kind, value, where))]
     if kind.kind in ("float", "double"):
         return [struct.pack("<f" if kind.kind == "float" else "<d", _real(value, where, kind.kind))]
     if kind.kind == "boolean":
@@ -229,13 +228,12 @@ def _whole(value: object, kind: str, where: str) -> int:
     return value
 
 
-def _moment(logical: str | None, value: object, kind: str, where: str) -> int:
+def _moment(kind: AvroType, value: object, where: str) -> int:
     """A number, or the number for a date or time."""
-    if logical is None or not isinstance(value, str) or value.lstrip("-").isdecimal():
-        return _whole(value, kind, where)
-    if logical.startswith("time-"):
-        return _number_of(f"1970-01-01T{value}", _UNITS[logical[5:]], where, value)
-    return _number_of(value, "D" if logical == "date" else _UNITS[logical.rpartition("-")[2]], where, value)
+    if kind.logical is None or not isinstance(value, str) or value.lstrip("-").isdecimal():
+        return _whole(value, kind.kind, where)
+    is_time = kind.form.per_ms > 0
+    return _number_of(f"1970-01-01T{value}" if is_time else value, kind.form.unit, where, value)
 
 
 def _number_of(text: str, unit: str, where: str, value: object) -> int:

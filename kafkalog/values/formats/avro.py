@@ -20,7 +20,7 @@ import kafkalog._kernels.avro as kernel
 from kafkalog.interchange.table_types import Path, json_text
 from kafkalog.interchange.text_output import NOT_FINITE
 from kafkalog.protocol.encoder import uvarint
-from kafkalog.values.formats.avro_texts import big_decimal_texts, decimal_texts, uuid_texts, variable_scale_texts
+from kafkalog.values.formats.avro_texts import decimal_texts, variable_scale_texts
 from kafkalog.values.formats.avro_types import DURATION, VARIABLE_SCALE, AvroType, least_bytes, parse_schema
 from kafkalog.values.formats.program import BRANCH, Around, Columns, ProgramValues
 from kafkalog.values.payloads import DecodedValues, Payloads
@@ -33,20 +33,8 @@ _SCALARS: Final[dict[str, tuple[str, int, pa.DataType]]] = {
     "float": ("fixed", 4, pa.float32()),
     "double": ("fixed", 8, pa.float64()),
 }
-_LOGICAL: Final = {
-    "date": pa.date32(),
-    "time-millis": pa.time32("ms"),
-    "time-micros": pa.time64("us"),
-    "timestamp-millis": pa.timestamp("ms", "UTC"),
-    "timestamp-micros": pa.timestamp("us", "UTC"),
-    "timestamp-nanos": pa.timestamp("ns", "UTC"),
-    "local-timestamp-millis": pa.timestamp("ms"),
-    "local-timestamp-micros": pa.timestamp("us"),
-    "local-timestamp-nanos": pa.timestamp("ns"),
-}
 _MOST_DIGITS: Final = 76
 """Maximum digits of Arrow's decimals; a wider one becomes text."""
-_DAYS: Final = {"time-millis": 1, "time-micros": 2}
 
 
 class _AvroProgram:
@@ -94,19 +82,17 @@ class _AvroProgram:
         """Add a node for a type that is no union."""
         if one.logical == "decimal":
             return self._decimal(one, nullable)
-        if one.logical == "big-decimal":
-            # nullable, so that no empty bytes stand for nothing under a null
-            return self._text_of(one, True, big_decimal_texts)
-        if one.logical == "uuid":
-            return self._text_of(one, nullable, uuid_texts)
+        if one.form.to_text is not None:
+            # bytes are nullable, so that no empty ones stand for nothing under a null
+            return self._text_of(one, nullable or one.kind == "bytes", one.form.to_text)
         if one.logical == "duration":
             return self._duration(nullable)
         if one.logical == VARIABLE_SCALE:
             return self._variable_scale()
         if one.kind in _SCALARS:
             op, width, kind = _SCALARS[one.kind]
-            column = self.columns.add("flat", _LOGICAL.get(one.logical or "", kind), nullable, width)
-            return self._node(op, column, a=width, b=_DAYS.get(one.logical or "", 0))
+            column = self.columns.add("flat", one.form.arrow or kind, nullable, width)
+            return self._node(op, column, a=width, b=one.form.per_ms)
         if one.kind == "fixed":
             if not one.size:  # few formats of tables have byte strings of size 0
                 return self._node("raw", self.columns.add("text", pa.binary(), nullable), [self._pass(one)])
@@ -248,7 +234,7 @@ class _AvroProgram:
             self._set_node(at, "fixed", -1, [], one.size)
         elif one.kind in _SCALARS:
             op, width, _ = _SCALARS[one.kind]
-            self._set_node(at, op, -1, [], width, _DAYS.get(one.logical or "", 0))
+            self._set_node(at, op, -1, [], width, one.form.per_ms)
         elif one.kind != "null":
             self._set_node(at, one.kind, -1, [])
         return at

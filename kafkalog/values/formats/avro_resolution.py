@@ -23,7 +23,7 @@ from kafkalog.interchange.arrow_output import bitmap
 from kafkalog.interchange.table_types import Path
 from kafkalog.protocol.encoder import uvarint
 from kafkalog.values.formats.avro import AvroValues
-from kafkalog.values.formats.avro_types import VARIABLE_SCALE, AvroType, parse_schema
+from kafkalog.values.formats.avro_types import DAY_MS, VARIABLE_SCALE, AvroType, parse_schema
 from kafkalog.values.payloads import DecodedValues, Faults, Payloads, Rows, faults_text
 from kafkalog.values.types import MOST_FIELDS, SchemaError, narrow_array, narrow_type, struct_array
 
@@ -36,7 +36,6 @@ _PROMOTIONS: Final = {
     "bytes": ("string",),
 }
 _NAMED: Final = ("record", "enum", "fixed")
-_DAY: Final = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
 
 
 class ReaderSchema:
@@ -301,8 +300,9 @@ class _Resolution:
             return array
         if reader.kind == "string":
             return self._text(array, place)
-        if reader.logical in _DAY:
-            outside = pc.or_(pc.less(array, 0), pc.greater_equal(array, _DAY[reader.logical])).fill_null(False)
+        if reader.form.per_ms:
+            too_large = pc.greater_equal(array, DAY_MS * reader.form.per_ms)
+            outside = pc.or_(pc.less(array, 0), too_large).fill_null(False)
             bad = outside.to_numpy(zero_copy_only=False)
             self._fault(place, "a time is not within a day", bad)
             array = pc.if_else(outside, pa.scalar(None, array.type), array)

@@ -6,10 +6,13 @@ Source: the Avro specification 1.12; Schema.Parser, Avro 1.12.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
+
+from kafkalog.values.formats.avro_texts import big_decimal_texts, uuid_texts
 from kafkalog.values.types import SchemaError
 
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -19,6 +22,45 @@ _MOST_BYTES: Final = 2**20
 """Upper bound for the computed minimum size of a type."""
 _MOST_DIGITS: Final = 2**24
 """Maximum precision of a decimal."""
+
+
+class LogicalType(NamedTuple):
+    """How values of a logical type are checked, decoded, and written from text."""
+
+    kinds: tuple[str, ...]
+    """The types that it may annotate."""
+    arrow: pa.DataType | None = None
+    """The type of its columns; None for decimals, by their precision, and for those that become text or fields."""
+    size: int = 0
+    """Of a fixed that it annotates; 0 for any."""
+    to_text: Callable[[pa.Array], pa.Array] | None = None
+    """Makes text of its bytes."""
+    per_ms: int = 0
+    """Of a time of day, which is below a day: its units in a millisecond."""
+
+    @property
+    def unit(self) -> str:
+        """The unit of a date or a time, as NumPy names it."""
+        return "D" if self.arrow == pa.date32() else str(self.arrow.unit)  # type: ignore[union-attr]
+
+
+LOGICAL_TYPES: Final = {
+    "date": LogicalType(("int",), pa.date32()),
+    "time-millis": LogicalType(("int",), pa.time32("ms"), per_ms=1),
+    "time-micros": LogicalType(("long",), pa.time64("us"), per_ms=1000),
+    "timestamp-millis": LogicalType(("long",), pa.timestamp("ms", "UTC")),
+    "timestamp-micros": LogicalType(("long",), pa.timestamp("us", "UTC")),
+    "timestamp-nanos": LogicalType(("long",), pa.timestamp("ns", "UTC")),
+    "local-timestamp-millis": LogicalType(("long",), pa.timestamp("ms")),
+    "local-timestamp-micros": LogicalType(("long",), pa.timestamp("us")),
+    "local-timestamp-nanos": LogicalType(("long",), pa.timestamp("ns")),
+    "decimal": LogicalType(("bytes", "fixed")),
+    "big-decimal": LogicalType(("bytes",), to_text=big_decimal_texts),
+    "uuid": LogicalType(("fixed",), size=16, to_text=uuid_texts),
+    "duration": LogicalType(("fixed",), size=12),
+}
+NO_LOGICAL: Final = LogicalType(())
+DAY_MS: Final = 86_400_000
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +92,11 @@ class AvroType:
     precision: int = 0
     scale: int = 0
     """Precision and scale of a decimal."""
+
+    @property
+    def form(self) -> LogicalType:
+        """Its logical type; `NO_LOGICAL` for none."""
+        return LOGICAL_TYPES.get(self.logical or "", NO_LOGICAL)
 
 
 def parse_schema(text: str, referred: Iterable[str] = ()) -> AvroType:
@@ -173,25 +220,9 @@ def _names(schema: dict[str, Any]) -> list[str]:
     return [one for one in aliases if isinstance(one, str)] if isinstance(aliases, list) else []
 
 
-_LOGICAL: Final = {
-    "date": ("int",),
-    "time-millis": ("int",),
-    "time-micros": ("long",),
-    "timestamp-millis": ("long",),
-    "timestamp-micros": ("long",),
-    "timestamp-nanos": ("long",),
-    "local-timestamp-millis": ("long",),
-    "local-timestamp-micros": ("long",),
-    "local-timestamp-nanos": ("long",),
-    "decimal": ("bytes", "fixed"),
-    "big-decimal": ("bytes",),
-    "uuid": ("fixed",),
-    "duration": ("fixed",),
-}
 VARIABLE_SCALE: Final = "io.debezium.data.VariableScaleDecimal"
 """Debezium's record for a decimal with a scale of its own."""
 _SCALE_AND_VALUE: Final = [("scale", "int"), ("value", "bytes")]
-_SIZES: Final = {"uuid": 16, "duration": 12}
 DURATION: Final = ("months", "days", "millis")
 """The parts of a duration, each an unsigned little-endian number of four bytes."""
 
@@ -199,7 +230,8 @@ DURATION: Final = ("months", "days", "millis")
 def _take_logical_type(one: AvroType, schema: dict[str, Any]) -> None:
     """Set the logical type; ignore an invalid one, as the specification requires."""
     logical = schema.get("logicalType")
-    if not isinstance(logical, str) or one.kind not in _LOGICAL.get(logical, ()):
+    known = LOGICAL_TYPES.get(logical) if isinstance(logical, str) else None
+    if known is None or one.kind not in known.kinds:
         return
     if logical == "decimal":
         precision, scale = schema.get("precision"), schema.get("scale", 0)
@@ -208,7 +240,7 @@ def _take_logical_type(one: AvroType, schema: dict[str, Any]) -> None:
         if not 1 <= precision <= _MOST_DIGITS:
             return
         one.precision, one.scale = precision, scale
-    if one.size != _SIZES.get(logical, one.size):
+    if known.size and one.size != known.size:
         return
     one.logical = logical
 
