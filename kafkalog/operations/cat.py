@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import pyarrow as pa
 
@@ -23,9 +23,6 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 
 def cat(path: Paths | Opened, *, tail: int | None = None, **options: Unpack[ScanOptions]) -> Iterator[Record]:
@@ -55,7 +52,7 @@ def cat(path: Paths | Opened, *, tail: int | None = None, **options: Unpack[Scan
     for name in ("columns", "extract", "binary_type"):
         if name in options:
             raise TypeError(f"cat yields whole records and has no option {name!r}; scan has it")
-    scan = Scan(path, columns=_COLUMNS, **options)  # type: ignore[misc]
+    scan = Scan(path, columns=Record._fields, **options)  # type: ignore[misc]
     return _records(scan.to_batches() if tail is None else iter(scan.tail(tail).to_batches()))
 
 
@@ -63,7 +60,7 @@ def _records(batches: Iterator[pa.RecordBatch]) -> Iterator[Record]:
     for batch in batches:
         columns: list[list[Any]] = [
             batch.column(name).cast(pa.int64()).to_pylist() if name == "timestamp" else batch.column(name).to_pylist()
-            for name in _COLUMNS
+            for name in Record._fields
         ]
         for *fields, headers in zip(*columns, strict=True):
             pairs = tuple((header["key"], header["value"]) for header in headers)

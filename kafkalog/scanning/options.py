@@ -104,6 +104,11 @@ ENDS: Final = ("end_offset", "end_timestamp", "latest")
 """Options that end a scan, so that they do not go with following a log."""
 
 
+def first_or_last(limit: str, tail: str) -> str:
+    """The message about two options of which one counts the first records, and the other the last ones."""
+    return f"{limit} and {tail} exclude each other: {limit} takes the first records, {tail} the last ones"
+
+
 def with_formats(decode: Mapping[str, Decode] | None, options: Mapping[str, Any]) -> dict[str, Decode]:
     """Return `decode` with the formats that are named as in the shell: `value_format` and `key_format`."""
     given = {column: options.get(f"{column}_format") for column in ("key", "value")}

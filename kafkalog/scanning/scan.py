@@ -57,7 +57,7 @@ from kafkalog.records.gathering import GatheredRecords
 from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
 from kafkalog.scanning.decoded import divide_options, known_fields, resolved, schemas_for
 from kafkalog.scanning.execution import Pass, Task
-from kafkalog.scanning.options import ScanOptions
+from kafkalog.scanning.options import ScanOptions, first_or_last
 from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan
 from kafkalog.scanning.query import Explanation, Opened, Query, Target, check_columns, html_of, offset_of
 from kafkalog.survey.next_steps import NextStep, log_dirs_of, paths_read, steps_after_damage
@@ -399,7 +399,7 @@ class Scan(ArrowStream):
         """The last records of each partition, `n` of each at most; not with a `limit`, which counts the first ones."""
         integer("n", n, 0)
         if self._query.limit is not None or self._limit is not None:
-            raise ValueError("limit and tail exclude each other: limit takes the first records, tail the last ones")
+            raise ValueError(first_or_last("limit", "tail"))
         if self._decoding is not None and self._decoding.needs_to_learn and self._decoding.conditions is None:
             return self._decoded_tail(copy(self._decoding), n)
         found = Findings(self._query.limits.max_findings)

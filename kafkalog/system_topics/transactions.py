@@ -22,6 +22,7 @@ from kafkalog.log.open import Paths, latest_of, open_log_dir, partitions_of
 from kafkalog.parsing import Time, name_matcher, parse_milliseconds
 from kafkalog.protocol.framing import InternalRecord
 from kafkalog.protocol.printed import TRANSACTION_STATES
+from kafkalog.result_kinds import arrow_schema
 from kafkalog.survey.next_steps import paths_read
 from kafkalog.system_topics.coordinator_load import LoadCheck, with_load_failures
 from kafkalog.system_topics.list_producers import (
@@ -139,39 +140,18 @@ class Transactions(StateList[Transaction]):
         return pa.Table.from_pylist([one.as_dict() for one in self], schema=_ARROW)
 
 
-_TIME: Final = pa.timestamp("ms", tz="UTC")
+_LAST: Final = ("is_hanging", "open")
+_NARROW: Final[dict[str, pa.DataType]] = {
+    **dict.fromkeys(("partition", "coordinator_partition", "coordinator_epoch", "timeout_ms"), pa.int32()),
+    "producer_epoch": pa.int16(),
+}
+_OPEN: Final = [*arrow_schema(OpenTransaction, _NARROW), pa.field("abort_command", pa.string())]
+_PARTITIONS: Final = pa.struct({"topic": pa.string(), "partition": pa.int32()})
+_OF_TRANSACTION: Final = arrow_schema(
+    Transaction, {**_NARROW, "partitions": pa.list_(_PARTITIONS), "open": pa.list_(pa.struct(_OPEN))}
+)
 _ARROW: Final = pa.schema(
-    {
-        "transactional_id": pa.string(),
-        "state": pa.string(),
-        "producer_id": pa.int64(),
-        "producer_epoch": pa.int16(),
-        "timeout_ms": pa.int32(),
-        "start_timestamp": _TIME,
-        "last_update_timestamp": _TIME,
-        "coordinator_partition": pa.int32(),
-        "partitions": pa.list_(pa.struct({"topic": pa.string(), "partition": pa.int32()})),
-        "is_hanging": pa.bool_(),
-        "open": pa.list_(
-            pa.struct(
-                {
-                    "topic": pa.string(),
-                    "partition": pa.int32(),
-                    "producer_id": pa.int64(),
-                    "producer_epoch": pa.int16(),
-                    "coordinator_epoch": pa.int32(),
-                    "start_offset": pa.int64(),
-                    "start_timestamp": _TIME,
-                    "last_timestamp": _TIME,
-                    "idle_ms": pa.int64(),
-                    "n_held": pa.int64(),
-                    "is_blocking": pa.bool_(),
-                    "is_hanging": pa.bool_(),
-                    "abort_command": pa.string(),
-                }
-            )
-        ),
-    }
+    [*(one for one in _OF_TRANSACTION if one.name not in _LAST), *(_OF_TRANSACTION.field(name) for name in _LAST)]
 )
 
 

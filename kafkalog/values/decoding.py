@@ -36,7 +36,8 @@ from kafkalog.values.types import TooWideError, field_at, narrow_type
 
 _SHOWN_OFFSETS: Final = 5
 _MOST_REASONS: Final = 100
-_OTHER: Final = "for other reasons"
+OTHER_REASONS: Final = "for other reasons"
+"""Stands for reasons after so many different ones."""
 
 
 class DecodeWarning(UserWarning):
@@ -306,7 +307,7 @@ class Decoding:
             key = *place, reason
             # reasons may contain values: bound their number
             if key not in self._failures and len(self._failures) >= _MOST_REASONS:
-                key = *place, _OTHER
+                key = *place, OTHER_REASONS
             known = self._failures.setdefault(key, _UndecodedValues())
             known.n += 1
             known.last = int(numbers[row])

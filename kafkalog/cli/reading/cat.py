@@ -87,7 +87,9 @@ output:
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print records."""
     if args.tail is not None and args.limit is not None:
-        raise UsageError("-n and --tail exclude each other: -n takes the first records, --tail the last ones")
+        from kafkalog.scanning.options import first_or_last
+
+        raise UsageError(first_or_last("-n", "--tail"))
     record_format = _record_format(args, console)
     needed = list(record_format.columns)
     if args.follow:

@@ -15,11 +15,10 @@ from kafkalog.format import SCHEMAS_TOPIC
 from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.scanning.scan import Scan
-from kafkalog.values.decoding import DecodeWarning
+from kafkalog.values.decoding import OTHER_REASONS, DecodeWarning
 from kafkalog.values.options import parse_decode
 
 _MOST_REASONS: Final = 20
-_OTHER: Final = "for other reasons"
 
 
 @dataclass(slots=True)
@@ -113,5 +112,5 @@ def _count(row: VerifiedValues, batch: pa.RecordBatch, paths: dict[int | None, s
             row.first_reason, row.path = reason, paths.get(row.first_partition)
         row.n_undecoded += 1
         # reasons may name what the bytes hold: their number has to have a bound
-        counts[reason if reason in counts or len(counts) < _MOST_REASONS else _OTHER] += 1
+        counts[reason if reason in counts or len(counts) < _MOST_REASONS else OTHER_REASONS] += 1
     row.reasons = dict(counts.most_common())
