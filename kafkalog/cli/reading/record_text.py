@@ -20,7 +20,8 @@ from kafkalog.interchange.text_output import (
     headers_list,
     plain_values,
 )
-from kafkalog.operations.cat import Record
+
+TEXT_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 CUT_AT: Final = 160
 """Bytes of a key or a value that a terminal shows."""
@@ -37,7 +38,7 @@ class TextFormat:
     def __init__(
         self, columns: Sequence[str] | None, *, include_control: bool = False, cut_at: int | None = None
     ) -> None:
-        self._shown = Record._fields if columns is None else columns
+        self._shown = TEXT_COLUMNS if columns is None else columns
         self._include_control = include_control
         self.columns = list(dict.fromkeys([*self._shown, *(["is_control", "key", "value"] if include_control else [])]))
         """The columns that the batches for `lines` must have; they may have others."""
