@@ -1,6 +1,7 @@
 """Fixtures that more than one test file uses."""
 
 import ast
+import atexit
 import functools
 import gc
 import itertools
@@ -34,6 +35,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 session_root()  # here, so that the processes of a run have the same
+_IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+
+
+def _end(pid):
+    if os.getpid() == pid:  # and not a fork of that process
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+if _IS_WORKER:
+    # the last that it does: what it had to report is sent, and to free its memory piece by piece takes seconds
+    atexit.register(_end, os.getpid())
 _MEMORY = "/dev/shm"
 """Where Linux has files in memory: a file is made there in a tenth of the time, and a plain run makes very many."""
 
@@ -114,7 +128,8 @@ def pytest_collection():
 
 def pytest_unconfigure():
     """Let the interpreter find all when it ends, or extension modules complain of leaks."""
-    gc.unfreeze()
+    if not _IS_WORKER:
+        gc.unfreeze()
 
 
 def pytest_addoption(parser):

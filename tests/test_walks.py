@@ -35,6 +35,7 @@ def traced(walk):
             calls.append((code.co_filename.removeprefix(f"{PACKAGE}/"), code.co_qualname))
 
     before = sys.getprofile()
+    gc.disable()  # what earlier tests left must not end while calls are counted
     threading.setprofile(note)
     sys.setprofile(note)
     try:
@@ -42,6 +43,7 @@ def traced(walk):
     finally:
         sys.setprofile(before)
         threading.setprofile(None)
+        gc.enable()
     return calls
 
 
@@ -81,7 +83,6 @@ def test_a_walk_takes_the_steps_of_the_page(title, walk, log_dir, disk_path):
         out = disk_path / name
         out.mkdir()
         damaged(log_dir, out)
-        gc.collect()  # what earlier tests left must not end while calls are counted
         calls = traced(lambda out=out: walk(log_dir, out))
     rest = iter(calls)
     # a generator is called each time that it is resumed
@@ -99,7 +100,6 @@ def test_opening_and_scanning_one_segment_takes_few_calls(log_dir):
         assert kafkalog.scan(log, threads=1).to_reader().read_all().num_rows
 
     walk()
-    gc.collect()
     assert len(traced(walk)) <= 130
 
 
@@ -142,6 +142,5 @@ def test_columns_are_written_and_encoded_without_a_loop_over_records(disk_path):
 def test_a_boot_of_one_partition_decodes_its_metadata_in_few_calls(disk_path):
     kafkalog.write_table(pa.table({"value": [b"1", b"2"]}), disk_path / "source", topic="t")
     kafkalog.boot(disk_path / "source", disk_path / "warm")  # imports modules
-    gc.collect()
     calls = traced(lambda: kafkalog.boot(disk_path / "source", disk_path / "counted"))
     assert len(calls) <= 10_000  # the topics of the coordinators have 150 partitions, each a record of the metadata log

@@ -1,6 +1,7 @@
 """`--json` and `--report`: what commands print agrees with the JSON Schemas that the package has."""
 
 import argparse
+import functools
 import json
 import re
 import shutil
@@ -106,6 +107,7 @@ RUNS = (
 )
 
 
+@functools.cache
 def validator(name):
     schema = json_schema(name)
     for one in set(_OBJECTS.values()) & set(schema["$defs"]):  # a class of results declares all of its fields
