@@ -601,13 +601,14 @@ _INSIDE: Final = frozenset({"kafkalog", "pyarrow"})
 
 _CODES: Final = {code: name for name, code in STATUS.items()}
 _LIMIT_STATUS: Final = frozenset({"TOO_MANY_HEADERS"})
+WRONG_CHECKSUM: Final = "the checksum does not match the batch's bytes"
 _DETAILS: Final = {
     "SIZE_NEGATIVE": "the size field is negative",
     "SIZE_TOO_SMALL": "the size field is smaller than any batch of this format",
     "BAD_MAGIC": "the magic byte is not 0, 1 or 2: damage, or a format newer than Kafka 4.3",
     "HEADER_INCONSISTENT": "the last offset lies before the base offset",
     "OFFSET_ORDER": "the offset is not larger than that of the previous batch",
-    "CRC_MISMATCH": "the checksum does not match the batch's bytes",
+    "CRC_MISMATCH": WRONG_CHECKSUM,
     "RECORD_COUNT": "the record count is negative or larger than the batch can hold",
     "RECORD_LENGTH": "a record's length does not fit its content or the batch",
     "RECORD_TRAILING_BYTES": "bytes follow the last record",

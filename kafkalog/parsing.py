@@ -336,6 +336,17 @@ def optional_integer(
     return None if value is None else integer(name, value, at_least, at_most)
 
 
+def derived_column(name: str) -> ValueError:
+    """The error about a column of `extract` that is also in `columns`."""
+    return ValueError(f"remove {name!r} from columns: columns of extract are always returned, at the end")
+
+
+def check_output(output: object, *, dry_run: bool) -> None:
+    """Raise ValueError unless there is an output, or it is a dry run."""
+    if output is None and not dry_run:
+        raise ValueError("exactly one of output= and dry_run=True is required")
+
+
 def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
     """The value, if it is one of some words; raises ValueError otherwise."""
     if value not in allowed:

@@ -26,7 +26,7 @@ from kafkalog.records.readers.record_windows import BatchFields
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 
 CONTEXT_COLUMNS: Final = ("topic", "partition", "segment")
-"""Columns for where a record is stored; they are not part of the record."""
+"""Columns for where a record or a batch is stored, with one value per segment; they are not part of it."""
 
 DEFAULT_COLUMNS: Final = (
     "topic",

@@ -65,6 +65,11 @@ def file_type(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
     return _FORMATS_BY_SUFFIX.get(suffixes[-1]) if suffixes else None, packed
 
 
+def unknown_format(path: str | os.PathLike[str], otherwise: str = "") -> ValueError:
+    """The error about a file whose name has no format, with what to do other than to rename it."""
+    return ValueError(f"{os.fspath(path)}: unknown format; end the name in {SUFFIXES}{otherwise}")
+
+
 def check_format(format: str, known: Collection[str] = FORMATS) -> None:
     """Raise ValueError for a format that is not among those that can be written, or other known ones."""
     if format not in known:

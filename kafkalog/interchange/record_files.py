@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kafkalog.errors import KafkalogError, NotKafkaError, ReadError, Reason, UnknownNameError
 from kafkalog.interchange.arrow_buffers import no_rows
-from kafkalog.interchange.file_types import SUFFIXES, check_format, file_type
+from kafkalog.interchange.file_types import check_format, file_type, unknown_format
 from kafkalog.interchange.text_input import (
     CSV_BLOCK_BYTES,
     MAX_LINE_BYTES,
@@ -250,7 +250,7 @@ def _format_of(name: str, format: str | None) -> tuple[str, str | None]:
     named, packed = file_type(name)
     found = format or named
     if found is None:
-        raise ValueError(f"{name}: unknown format; end the name in {SUFFIXES}, or set format (--format)")
+        raise unknown_format(name, ", or set format (--format)")
     check_format(found, _READERS)
     # both are read from their end, and a compressed stream has only a beginning
     if packed is not None and found in ("parquet", "arrow"):

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Loss, warn
+from kafkalog.interchange.arrow_output import CONTEXT_COLUMNS
 from kafkalog.interchange.arrow_streams import ArrowStream
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, removed_from
@@ -28,9 +29,7 @@ from kafkalog.words import unknown_keyword
 if TYPE_CHECKING:
     import pandas as pd
 
-CONTEXT: Final = ("topic", "partition", "segment")
-"""Columns with one value for all batches of a segment."""
-BATCH_COLUMNS: Final = (*CONTEXT, *COLUMNS, *DERIVED, "compression")
+BATCH_COLUMNS: Final = (*CONTEXT_COLUMNS, *COLUMNS, *DERIVED, "compression")
 """Topic, partition and segment, the columns of `BatchTable`, and the name of the codec."""
 
 _TYPES: Final[dict[str, pa.DataType]] = {
@@ -185,7 +184,7 @@ def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
 def _array(name: str, rows: BatchRows) -> pa.Array:
     """A column as an Arrow array. It is built from buffers, because `pa.array` imports pandas."""
     n = len(rows.batches)
-    if name in CONTEXT:
+    if name in CONTEXT_COLUMNS:
         topic, partition = rows.topic_partition or (None, None)
         value = {"topic": topic, "partition": partition, "segment": rows.segment}[name]
         if value is None:

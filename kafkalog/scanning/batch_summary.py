@@ -9,8 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog.indexes.distribution import nearest_rank, rounded
+from kafkalog.interchange.arrow_output import CONTEXT_COLUMNS
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.scanning.batch_scan import CONTEXT, BatchRows, batch_column
+from kafkalog.scanning.batch_scan import BatchRows, batch_column
 
 DEFAULT_KEYS: Final = ("producer_id", "compression", "magic")
 KEYS: Final = (
@@ -114,10 +115,10 @@ class BatchSummary:
         """Add rows of the batch table."""
         topic, partition = rows.topic_partition or (None, None)
         context = {"topic": topic, "partition": partition, "segment": rows.segment}
-        names = [key for key in self.keys if key not in CONTEXT]
+        names = [key for key in self.keys if key not in CONTEXT_COLUMNS]
         for values, counted in _by(names, rows.batches):
             found = dict(zip(names, values, strict=True))
-            key = tuple(context[name] if name in CONTEXT else found[name] for name in self.keys)
+            key = tuple(context[name] if name in CONTEXT_COLUMNS else found[name] for name in self.keys)
             if key in self._groups:
                 self._groups[key].merge(counted)
             elif len(self._groups) < MAX_GROUPS:

@@ -33,6 +33,7 @@ from kafkalog.parsing import (
     check_partitions,
     column_hint,
     decoder_count,
+    derived_column,
     is_to_end,
     parse_milliseconds,
     some,
@@ -350,7 +351,7 @@ def check_columns(
     names = tuple(columns)
     for name in names:
         if name in derived and name not in known:
-            raise ValueError(f"remove {name!r} from columns: columns of extract are always returned, at the end")
+            raise derived_column(name)
         if name not in known:
             column = name.partition(".")[0]
             if "." in name and column in ("key", "value"):

@@ -30,6 +30,7 @@ _RENAME_EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100
 URL: Final = re.compile(r"[A-Za-z][\w+.-]+:/")
 _CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
+FREE_SPACE: Final = "free space there, or choose an output on another disk"
 MAY_NOT_LAST: Final = "it is in place, but may not outlive a crash"
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -50,7 +51,7 @@ def writing(path: Path) -> Iterator[None]:
         elif error.errno in (errno.EACCES, errno.EROFS):
             failed.add_note("write permission is needed; or choose another output")
         elif error.errno in (errno.ENOSPC, errno.EDQUOT):
-            failed.add_note("free space there, or choose an output on another disk")
+            failed.add_note(FREE_SPACE)
         raise failed from error
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from kafkalog.errors import Finding, Reason, WriteError
 from kafkalog.format import LOG_SUFFIX
-from kafkalog.storage.atomic import closest_parent, writing
+from kafkalog.storage.atomic import FREE_SPACE, closest_parent, writing
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, kind_of, local_path, stat_of
 from kafkalog.text import human_bytes
@@ -46,7 +46,7 @@ def check_room(
     else:
         error = WriteError(Reason.WRITE_FAILED, detail, path=output)
         roomy = disk_with_room(sum(size for _, size in files) + n_more)
-        error.add_note(f"free space there, or choose an output on another disk{f', such as {roomy}' if roomy else ''}")
+        error.add_note(f"{FREE_SPACE}{f', such as {roomy}' if roomy else ''}")
         raise error
 
 

@@ -176,6 +176,11 @@ class PartitionPlan(JsonFields):
         """Whether a broker only reads segments and rebuilds their indexes, and nothing else is worth a line."""
         return len(self.lines()) == 2 and self.count("recovered") > 0
 
+    @property
+    def stray_detail(self) -> str:
+        """What becomes of a stray."""
+        return f"renamed to -stray and later deleted: {self.stray}"
+
     def lines(self) -> list[str]:
         """What becomes of the partition: a line, and one for each thing that happens to it."""
         offsets = f"offsets {offset_range(self.log_start_offset, self.log_end_offset)}"
@@ -185,7 +190,7 @@ class PartitionPlan(JsonFields):
         if self.error is not None:
             lines.append(f"  {self.error}")
         if self.stray is not None:
-            lines.append(f"  renamed to -stray and later deleted: {self.stray}")
+            lines.append(f"  {self.stray_detail}")
         for segment in self.segments:
             if segment.action == "cut":
                 why = f": {segment.finding.reason.value}" if segment.finding is not None else ""

@@ -24,6 +24,7 @@ from kafkalog import format as kf
 from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, coordinator_partition
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import LogDir
+from kafkalog.parsing import check_output
 from kafkalog.records.batch_table import HeaderParser, Window, valid_crcs
 from kafkalog.records.header_walk import window_of
 from kafkalog.repair.salvaging.salvage import write_origin
@@ -216,8 +217,7 @@ def undelete(
     >>> found.summary["n_deleted_batches"]
     19
     """
-    if output is None and not dry_run:
-        raise ValueError("exactly one of output= and dry_run=True is required")
+    check_output(output, dry_run=dry_run)
     paths, log_dirs = [*itertools.chain.from_iterable(map(_files_of, _several(images)))], _several(log_dir)
     if not paths:
         raise ValueError("images is a sequence of at least one path")

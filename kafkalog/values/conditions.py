@@ -154,9 +154,24 @@ def _checked_number(groups: Groups) -> Groups:
     return groups
 
 
+def no_term(item: object) -> TypeError:
+    """The error about a condition that is no tuple of a column, an operation and a value."""
+    return TypeError(f"a filter must be a (column, operation, value) tuple, not {item!r}")
+
+
+def lacks_value(column: str, operation: str) -> ValueError:
+    """The error about a condition without a value."""
+    return ValueError(f"{column!r} {operation!r} needs a value")
+
+
+def compares_none(column: str) -> ValueError:
+    """The error about a comparison with None."""
+    return ValueError(f"nothing compares with None; write ({column!r}, 'is null') or ({column!r}, 'is not null')")
+
+
 def _is_decoded(term: Any, decoded: Collection[str]) -> bool:
     if not isinstance(term, tuple) or not term or not isinstance(term[0], str):
-        raise TypeError(f"a filter must be a (column, operation, value) tuple, not {term!r}")
+        raise no_term(term)
     return field_path(term[0])[0] in decoded
 
 
@@ -175,9 +190,9 @@ def _checked(term: Term) -> Term:
     if operation.startswith("is "):
         return column, operation
     if len(term) != 3:
-        raise ValueError(f"{column!r} {operation!r} needs a value")
+        raise lacks_value(column, operation)
     if term[2] is None:
-        raise ValueError(f"nothing compares with None; write ({column!r}, 'is null') or ({column!r}, 'is not null')")
+        raise compares_none(column)
     return column, operation, term[2]
 
 

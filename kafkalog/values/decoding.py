@@ -25,7 +25,7 @@ from kafkalog.interchange.arrow_output import (
 )
 from kafkalog.interchange.json_fields import numbers_of_json, with_json
 from kafkalog.interchange.table_types import LostValues, Path, field_name, lost_finding, text_array
-from kafkalog.parsing import check_once, column_hint, field_column, field_path
+from kafkalog.parsing import check_once, column_hint, derived_column, field_column, field_path
 from kafkalog.text import near
 from kafkalog.values.columns import SchemaColumn, column_decoder
 from kafkalog.values.conditions import AllOf, ArrowCondition, Conditions, columns_of, matching
@@ -77,7 +77,7 @@ class Decoding:
         check_once(self.columns)
         for name in self.columns:
             if name in self._derived:
-                raise ValueError(f"remove {name!r} from columns: columns of extract are always returned, at the end")
+                raise derived_column(name)
         self._source = source
         self.record_columns, self._wanted = self._needed()
         self._decoders = {name: column_decoder(name, formats[name], source) for name in self._wanted}

@@ -155,9 +155,10 @@ def _objects(rows: BatchRows, columns: Sequence[str]) -> Iterator[dict[str, Any]
 
 def _values(name: str, rows: BatchRows) -> list[Any]:
     """Return a column as Python numbers, strings and booleans."""
-    from kafkalog.scanning.batch_scan import CONTEXT, batch_column
+    from kafkalog.interchange.arrow_output import CONTEXT_COLUMNS
+    from kafkalog.scanning.batch_scan import batch_column
 
-    if name in CONTEXT:
+    if name in CONTEXT_COLUMNS:
         topic, partition = rows.topic_partition or (None, None)
         return [{"topic": topic, "partition": partition, "segment": rows.segment}[name]] * len(rows.batches)
     values: list[Any] = batch_column(name, rows.batches).tolist()

@@ -103,8 +103,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     found = [one for one in result.findings.rows if one.damage]
     for row in result.partitions:
         if row.stray is not None and not any(one.path == row.path for one in found):
-            detail = f"renamed to -stray and later deleted: {row.stray}"
-            found.append(Finding(Reason.UNKNOWN_FILE, detail, path=row.path))
+            found.append(Finding(Reason.UNKNOWN_FILE, row.stray_detail, path=row.path))
             console.count_findings(found[-1:])
     console.count_findings([one.to_finding() for one in result.problems])
     if result.verdict in ("loses", "does not start") and not (found or result.problems):

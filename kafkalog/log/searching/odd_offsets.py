@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, WRONG_CHECKSUM, CorruptionError, Reason
 from kafkalog.format import LOG_OVERHEAD, MESSAGE_V0_OVERHEAD
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.log.searching.consistent_batches import first_offset_at
@@ -191,7 +191,7 @@ def odd_end_error(window: Window, reason: Reason, path: Place) -> CorruptionErro
     }
     return CorruptionError(
         reason,
-        details.get(reason, "the checksum does not match the batch's bytes"),
+        details.get(reason, WRONG_CHECKSUM),
         path=path,
         position=int(odd.position[0]),
         base_offset=first,

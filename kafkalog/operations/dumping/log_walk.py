@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels.crc import check_crcs
-from kafkalog.errors import CorruptionError, KafkalogError, Reason, TruncatedTailError
+from kafkalog.errors import WRONG_CHECKSUM, CorruptionError, KafkalogError, Reason, TruncatedTailError
 from kafkalog.operations.dumping.mismatches import Mismatches
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
@@ -160,7 +160,7 @@ class LogWalk:
     def report_shown(self, part: BatchRun) -> None:
         """Report wrong checksums and gaps between offsets."""
         for row in np.flatnonzero(~part.is_valid).tolist():
-            error = CorruptionError(Reason.CRC_MISMATCH, "the checksum does not match the batch's bytes")
+            error = CorruptionError(Reason.CRC_MISMATCH, WRONG_CHECKSUM)
             self._report.findings.add(lost_batch(self.locate(error, part, row), part.batches))
         if part.records is None:
             return

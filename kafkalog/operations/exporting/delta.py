@@ -70,6 +70,12 @@ _FILE_BYTES: Final = 2**27
 _FORGETS: Final = "delta.setTransactionRetentionDuration"
 
 
+def rows_of_others(where: str) -> OutputExistsError:
+    """The error about a table whose rows are from something else than exports with `resume`."""
+    detail = f"the table has rows, but not from an export with resume: it has no property {PROPERTY}"
+    return OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=where)
+
+
 class ResumedDelta(ResumedTable):
     """A run that adds rows to a Delta table: a directory or a URL, which is made if it does not exist.
 
@@ -98,8 +104,7 @@ class ResumedDelta(ResumedTable):
             if PROPERTY in settings:
                 old = manifest_of(settings[PROPERTY], target)
             elif self._table.get_add_actions().num_rows:
-                detail = f"the table has rows, but not from an export with resume: it has no property {PROPERTY}"
-                raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=target)
+                raise rows_of_others(target)
         elif is_occupied(Path(target)):
             raise OutputExistsError(
                 Reason.OUTPUT_EXISTS, "exists, but is not a Delta table; name another output", path=target

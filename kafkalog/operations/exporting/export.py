@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final, Literal, TypedDict, Unpack
 import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, OutputExistsError, Reason
-from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TABLE_FORMATS, TEXT_FORMATS, file_type
+from kafkalog.interchange.file_types import FORMATS, TABLE_FORMATS, TEXT_FORMATS, file_type, unknown_format
 from kafkalog.interchange.record_writers import OutputFormat
 from kafkalog.interchange.table_types import lost_findings, stored_schema
 from kafkalog.log.log_dir import located
@@ -394,10 +394,8 @@ def _format_of(to: Any, format: str | None, compression: str | None, is_director
     if format is None:
         format = named or ("parquet" if is_directory else None)
         if format is None:
-            raise ValueError(
-                f"{os.fspath(to)}: unknown format; end the name in {SUFFIXES}, set format (--format),"
-                " or use partition_by (--partition-by) for a directory"
-            )
+            otherwise = ", set format (--format), or use partition_by (--partition-by) for a directory"
+            raise unknown_format(to, otherwise)
     if packed is not None and format in TEXT_FORMATS:
         if compression not in (None, packed):
             raise ValueError(f"{os.fspath(to)}: the name ends in {packed}, but compression is {compression}")

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkalog.errors import FileChangedError, OutputExistsError, Reason, not_installed
-from kafkalog.operations.exporting.delta import PROPERTY
+from kafkalog.errors import FileChangedError, Reason, not_installed
+from kafkalog.operations.exporting.delta import PROPERTY, rows_of_others
 from kafkalog.operations.exporting.parts import PartWriter, WrittenPart, batches_of
 from kafkalog.operations.exporting.resuming import (
     ResumedTable,
@@ -87,8 +87,7 @@ class ResumedIceberg(ResumedTable):
             target = ".".join(target.name())
         old = None if self._table is None else _manifest(self._table, target)
         if self._table is not None and old is None and _has_rows(self._table):
-            detail = f"the table has rows, but not from an export with resume: it has no property {PROPERTY}"
-            raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=target)
+            raise rows_of_others(target)
         super().__init__(target, old)
 
     def close(self) -> None:

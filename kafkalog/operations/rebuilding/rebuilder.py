@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -92,6 +93,9 @@ def _shortened(finding: Finding) -> Finding:
     return replace(finding, detail=f"{finding.detail}; {detail}")
 
 
+RUN_AGAIN: Final = "all that could be written is in place; run it again for the rest, once the cause is gone"
+
+
 class Rebuilder:
     """Reads segments ahead and passes their derived files to a target in order; fills `report`.
 
@@ -144,7 +148,7 @@ class Rebuilder:
                 self._take_step(*step)
         if self._failed:
             first, *others = self._failed
-            first.add_note("all that could be written is in place; run it again for the rest, once the cause is gone")
+            first.add_note(RUN_AGAIN)
             for error in others:
                 first.add_note(f"also {error}")
             raise first

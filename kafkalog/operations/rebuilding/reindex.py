@@ -20,7 +20,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.partitions import check_paths, choose
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.rebuilt_files import Damaged, RebuildReport
-from kafkalog.operations.rebuilding.target import target_for
+from kafkalog.operations.rebuilding.target import ONE_PLACE, target_for
 from kafkalog.parsing import integer, one_of, parse_milliseconds
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.location import refuse_url
@@ -164,7 +164,7 @@ def check_options(
     if not wanted:
         raise ValueError("no kinds: nothing to rebuild")
     if in_place + (output is not None) != 1 and not (dry_run and not in_place and output is None):
-        raise ValueError("exactly one of output=, in_place=True and dry_run=True is required")
+        raise ValueError(ONE_PLACE)
     if backup and not in_place:
         raise ValueError("backup=True goes with in_place=True")
     one_of("damaged", damaged, get_args(Damaged))

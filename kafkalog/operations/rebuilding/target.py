@@ -21,6 +21,9 @@ from kafkalog.storage.staging import StagedDirectory, remove_abandoned, staged_d
 _MAX_OLD_BYTES: Final = 2**30
 
 
+ONE_PLACE: Final = "exactly one of output=, in_place=True and dry_run=True is required"
+
+
 class RebuildTarget:
     """Receives rebuilt files; every `path` lies next to the `.log`. Without another word it does nothing."""
 
@@ -172,4 +175,4 @@ def target_for(
         with staged_directory(output) as staged:
             yield OutputDirectory(staged)
     else:
-        raise ValueError("exactly one of output=, in_place=True and dry_run=True is required")
+        raise ValueError(ONE_PLACE)

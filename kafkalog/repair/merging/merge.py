@@ -28,6 +28,7 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.partitions import ChosenPartition, check_paths, choose, saved_alone
+from kafkalog.parsing import check_output
 from kafkalog.repair.merging.merged_partitions import MergedPartition, MergeReport
 from kafkalog.repair.rescue.plan import LogPlan
 from kafkalog.repair.rescue.replica import read_replica
@@ -117,8 +118,7 @@ def merge(
     [(0, 125)]
     """
     refuse_url(replicas)
-    if output is None and not dry_run:
-        raise ValueError("exactly one of output= and dry_run=True is required")
+    check_output(output, dry_run=dry_run)
     if isinstance(replicas, (str, bytes, os.PathLike)) or not replicas:
         raise ValueError("replicas is a sequence of at least one path")
     report = MergeReport(is_written=not dry_run)

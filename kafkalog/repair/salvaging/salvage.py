@@ -20,7 +20,7 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.partitions import check_paths, choose, lone_output, saved_alone
-from kafkalog.parsing import integer
+from kafkalog.parsing import check_output, integer
 from kafkalog.repair.salvaging.partition import PartitionSalvage, SalvageOutput
 from kafkalog.repair.salvaging.salvaged_partitions import CopyReport, SalvagedPartition, SalvageReport
 from kafkalog.scanning.ordered_pool import OrderedPool
@@ -120,8 +120,7 @@ def salvage(
     (True, 24, 0)
     """
     integer("threads", threads, 1)
-    if output is None and not dry_run:
-        raise ValueError("exactly one of output= and dry_run=True is required")
+    check_output(output, dry_run=dry_run)
     report = SalvageReport(is_written=not dry_run)
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     chosen = list(choose(opened, topics, partitions, report.findings.add, copies=True))

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog import format as kf
+from kafkalog.interchange.arrow_output import CONTEXT_COLUMNS
 from kafkalog.parsing import column_hint, parse_milliseconds, parse_time
 from kafkalog.records.columns import ALL_COLUMNS, BINARY_COLUMNS, FIXED_COLUMNS
 from kafkalog.scanning.conditions.filter_text import parse_filter
@@ -19,11 +20,10 @@ from kafkalog.scanning.conditions.filters import (
     NULLS,
     OPERATIONS,
     PATTERNS,
-    PLACE_COLUMNS,
     Filter,
     Term,
 )
-from kafkalog.values.conditions import SAME_OPERATIONS, groups_of, not_conditions
+from kafkalog.values.conditions import SAME_OPERATIONS, compares_none, groups_of, lacks_value, no_term, not_conditions
 
 _CODECS: Final = {name: number for number, name in enumerate(kf.KNOWN_CODEC_NAMES)}
 _TIMESTAMP_TYPES: Final = {name: number for number, name in kf.TIMESTAMP_TYPE_NAMES.items()}
@@ -44,7 +44,7 @@ def parse_filters(
     if isinstance(filters, (bytes, Mapping)) or not isinstance(filters, Iterable):
         raise not_conditions(filters)
     items: list[Any] = list(filters)
-    if isinstance(filters, tuple) and len(items) in (2, 3) and items[0] in (*ALL_COLUMNS, *PLACE_COLUMNS, *derived):
+    if isinstance(filters, tuple) and len(items) in (2, 3) and items[0] in (*ALL_COLUMNS, *CONTEXT_COLUMNS, *derived):
         raise TypeError(f"filters must be a list of tuples; did you mean filters=[{tuple(filters)!r}]?")
     whole = groups_of(items, lambda text: parse_filter(text, derived))
     return Filter(
@@ -59,7 +59,7 @@ def check_term(item: tuple[Any, ...]) -> None:
 
 def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]], end_ms: Callable[[], int] | None) -> Term:
     if not isinstance(item, tuple) or not 2 <= len(item) <= 3 or not all(isinstance(part, str) for part in item[:2]):
-        raise TypeError(f"a filter must be a (column, operation, value) tuple, not {item!r}")
+        raise no_term(item)
     column, operation = item[0], " ".join(item[1].split())
     operation = SAME_OPERATIONS.get(operation, operation)
     value = item[2] if len(item) == 3 else None
@@ -80,8 +80,8 @@ def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]], end_ms: Callabl
 
 
 def _check_column(column: str, derived: Collection[str]) -> None:
-    if not column.startswith("headers.") and column not in (*ALL_COLUMNS, *PLACE_COLUMNS, *derived):
-        known = (*PLACE_COLUMNS, *ALL_COLUMNS, *derived, "headers.NAME")
+    if not column.startswith("headers.") and column not in (*ALL_COLUMNS, *CONTEXT_COLUMNS, *derived):
+        known = (*CONTEXT_COLUMNS, *ALL_COLUMNS, *derived, "headers.NAME")
         field = re.match(r"(key|value)\.", column)
         if field is not None:
             raise ValueError(
@@ -109,11 +109,11 @@ def _check_operand(column: str, operation: str, item: tuple[Any, ...]) -> None:
         if value is not None:
             raise ValueError(f"{operation!r} takes no value, not {value!r}")
     elif len(item) != 3:
-        raise ValueError(f"{column!r} {operation!r} needs a value")
+        raise lacks_value(column, operation)
     elif column == "compression" and operation not in ("==", "!=", *MEMBERSHIP):
         raise ValueError(f"{operation!r} is not for 'compression', whose values have no order")
     elif value is None and operation not in MEMBERSHIP:
-        raise ValueError(f"nothing compares with None; write ({column!r}, 'is null') or ({column!r}, 'is not null')")
+        raise compares_none(column)
 
 
 def _listed(

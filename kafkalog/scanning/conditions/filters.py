@@ -31,9 +31,6 @@ _BOUNDED: Final = ("offset", "timestamp")
 PLACE: Final = ("topic", "partition")
 """Columns with one value per partition."""
 
-PLACE_COLUMNS: Final = ("topic", "partition", "segment")
-"""Columns with one value per segment."""
-
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "==": np.equal,
     "!=": np.not_equal,

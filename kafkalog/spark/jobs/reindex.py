@@ -23,7 +23,7 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.partitions import ChosenPartition, check_paths, choose
-from kafkalog.operations.rebuilding.rebuilder import Rebuilder
+from kafkalog.operations.rebuilding.rebuilder import RUN_AGAIN, Rebuilder
 from kafkalog.operations.rebuilding.rebuilt_files import Damaged, RebuildReport, Skipped
 from kafkalog.operations.rebuilding.reindex import DEFAULT_KINDS, check_options
 from kafkalog.operations.rebuilding.target import DryRun, InPlace, OutputDirectory, RebuildTarget
@@ -180,5 +180,5 @@ def _replace(rebuilt: Sequence[tuple[Path, dict[str, Any]]], target: InPlace) ->
         except (WriteError, UnsafePathError) as error:
             failed.append(error)
     if failed:
-        failed[0].add_note("all that could be written is in place; run it again for the rest, once the cause is gone")
+        failed[0].add_note(RUN_AGAIN)
         raise failed[0]

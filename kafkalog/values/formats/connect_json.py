@@ -21,6 +21,7 @@ import pyarrow as pa
 from kafkalog.interchange.table_types import Digits, Path, json_text
 from kafkalog.values.formats.avro_texts import digits_text
 from kafkalog.values.formats.avro_types import VARIABLE_SCALE
+from kafkalog.values.formats.json_schema import MISSING
 from kafkalog.values.formats.json_text import NotJson, parse
 from kafkalog.values.payloads import Faults
 from kafkalog.values.types import MOST_DEPTH, MOST_FIELDS, SchemaError
@@ -197,7 +198,7 @@ def _or_null(read: _Read, is_optional: bool, value: _Json, path: Path, faults: F
     if value is not None:
         return read(value, path, faults)
     if not is_optional:
-        _fault("does not match its schema: {} is missing", path, faults)
+        _fault(MISSING, path, faults)
     return None
 
 

@@ -78,10 +78,11 @@ def conformed(value: Any, kind: pa.DataType, faults: Faults, path: Path = ()) ->
         if value.get(field.name) is not None:
             found[field.name] = conformed(value[field.name], field.type, faults, (*path, field.name))
         elif not field.nullable:
-            faults.append(((*path, field.name), "does not match its schema: {} is missing"))
+            faults.append(((*path, field.name), MISSING))
     return found
 
 
+MISSING: Final = "does not match its schema: {} is missing"
 _PYTHON_TYPES: Final[dict[int, tuple[Any, str]]] = {
     pa.int64().id: (int, "integer"),
     pa.float64().id: ((int, float, Digits), "number"),
