@@ -250,10 +250,34 @@ class ReadError(KafkalogError, OSError):
         """The error for an `OSError`, with advice if permission is missing or the path is not a directory."""
         detail = error.strerror or str(error)
         if error.errno == errno.EACCES:
-            detail += "; read permission is needed, as the user that ran the broker or as root"
+            detail += f"; read permission is needed: run it as {_owner(path)}root (sudo)"
         elif error.errno == errno.ENOTDIR:
             detail += "; name a log dir, or a partition directory in it such as orders-0"
         return cls(Reason.FILE_UNREADABLE, detail, path=path, position=position)
+
+
+def is_forbidden(error: BaseException) -> bool:
+    """Whether a file could not be read for lack of permission: another user may read it."""
+    return isinstance(error.__cause__, PermissionError)
+
+
+def _owner(path: str | os.PathLike[str] | None) -> str:
+    """The user that may read a file, unless that is root: its owner, or that of a directory above it."""
+    where = None if path is None else os.path.abspath(path)
+    while where is not None:
+        try:
+            user = os.stat(where).st_uid
+        except (OSError, ValueError):
+            where = None if where == os.path.dirname(where) else os.path.dirname(where)
+            continue
+        import pwd  # not on every system
+
+        try:
+            name = pwd.getpwuid(user).pw_name
+        except KeyError:
+            name = f"#{user}"
+        return f"{name} (sudo -u {name}), or as " if user else ""
+    return "the user that ran the broker, or as "
 
 
 class NotKafkaError(KafkalogError, ValueError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -18,7 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason, UnsafePathError
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    Finding,
+    KafkalogError,
+    Limits,
+    NotKafkaError,
+    ReadError,
+    Reason,
+    UnsafePathError,
+)
 from kafkalog.log.compaction import GapMeter
 from kafkalog.log.log_dir import (
     LogDir,
@@ -39,6 +48,7 @@ from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
 from kafkalog.state.leader_epochs import LogProgress
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import refuse_if_locked
+from kafkalog.storage.files import forbidden_error
 from kafkalog.storage.listing import Listing, nearest
 from kafkalog.storage.location import Location, kind_of, local_path
 from kafkalog.storage.staging import staged_directory
@@ -47,6 +57,7 @@ from kafkalog.survey.origins import origins_of, read_origin
 from kafkalog.survey.same_clusters import same_clusters
 from kafkalog.survey.startup_files import about_unnamed, about_unnamed_segments
 from kafkalog.system_topics.remote_log import remote_log
+from kafkalog.text import counted
 from kafkalog.tiered.joined import JoinedStore
 
 
@@ -205,6 +216,9 @@ class Sources:
                 found._add(root, limits, include_stray)
         # a directory that a broker has renamed is not left out if it is named, next to its log dir
         found._note_apart([path for path in found._apart if path not in named])
+        names = (*kf.LOG_DIR_FILES, *kf.OFFSET_CHECKPOINTS)
+        _refuse_forbidden(root.path / name for root in found.roots for name in names)
+        _refuse_forbidden(file for some in found.copies.values() for copy in some for file in _files_in(copy.path))
         return found
 
     def _add(self, path: Path, limits: Limits, include_stray: bool) -> None:
@@ -377,6 +391,7 @@ class Sources:
             self.left_out.append(Finding(Reason.UNSAFE_PATH, detail, path=str(other), damage=False))
         known = []
         for path in [*others, *(root.path for root in self._all_roots)]:
+            _refuse_forbidden(_files_in(path / kf.METADATA_DIRECTORY))
             metadata = cluster_metadata(path, with_credentials=True, limits=limits)
             if metadata is not None and metadata.end_offset > 0:
                 known.append((path, metadata))
@@ -384,6 +399,20 @@ class Sources:
             return None, None, ""
         where, leading, doubt = leading_metadata(known, with_credentials=True, limits=limits)
         return leading, Path(where), doubt
+
+
+def _files_in(directory: Path) -> Iterator[Path]:
+    """Yield the files of a directory, if it is there; raises ReadError if it cannot be listed."""
+    if kind_of(directory) == "directory":
+        yield from (directory / name for name in Listing(directory).files)
+
+
+def _refuse_forbidden(files: Iterable[Path]) -> None:
+    """Raise ReadError for files that another user may read: without them, what they have would count as lost."""
+    errors = [error for path in files if (error := forbidden_error(path)) is not None]
+    if errors:
+        more = f"; so it is for {counted(len(errors) - 1, 'more file')}" if errors[1:] else ""
+        raise ReadError.about(errors[0], errors[0].detail + more) from errors[0].__cause__
 
 
 def has_partitions_of(log_dir: Path, topic: str) -> bool:

@@ -12,11 +12,21 @@ import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, Reason, TruncatedTailError
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    CorruptionError,
+    Finding,
+    KafkalogError,
+    Limits,
+    Reason,
+    TruncatedTailError,
+    is_forbidden,
+)
 from kafkalog.protocol.decoder import MessageError, UnknownVersionError, decode_message
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import INSIDE, LINKED, search_batches, walk
@@ -158,9 +168,14 @@ class _Replay:
     def _note(self, path: Place, is_last: bool, error: KafkalogError, position: int | None) -> None:
         """Report damage. A later batch or segment shows which offsets are missing; of the last one nothing does."""
         self._metadata.findings.append(error.to_finding(damage=False))
-        if position is None and is_last and not isinstance(error, TruncatedTailError) and not self._is_past_end:
-            following = self._following or 0
-            detail = f"the records from offset {following} on cannot be read ({error.reason.value})"
+        following = self._following or 0
+        detail = f"the records from offset {following} on cannot be read ({error.reason.value})"
+        if is_forbidden(error):
+            # nothing is missing: another user may read them
+            gap = replace(error.to_finding(), detail=f"{detail}: {error.detail}")
+            self._metadata.findings[-1] = gap
+            self._metadata.gaps.append(gap)
+        elif position is None and is_last and not isinstance(error, TruncatedTailError) and not self._is_past_end:
             _missing(self._metadata, path, detail, following, None)
 
     def _add(self, record: _MetadataRecord, path: Place) -> None:

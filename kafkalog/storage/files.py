@@ -90,6 +90,19 @@ def read_if_there(path: str | os.PathLike[str], *, max_bytes: int) -> bytes | No
         raise
 
 
+def forbidden_error(path: str | os.PathLike[str]) -> ReadError | None:
+    """The error of a file of the local disk that this user may not read; None for any other, or if there is none."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+    except PermissionError as error:
+        denied = ReadError.of(error, path)
+        denied.__cause__ = error
+        return denied
+    except OSError:
+        pass
+    return None
+
+
 def is_absent(error: Exception) -> bool:
     """Whether a file could not be read because there is none."""
     return isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Reason, is_forbidden
 from kafkalog.log.directory import REPLACED, Directory, replaced_names
 from kafkalog.log.segment import Segment
 from kafkalog.records.header_walk import intact_headers_at
@@ -218,7 +218,7 @@ def epochs_problem(directory: Place) -> Finding | None:
     try:
         epochs = read_leader_epochs(path)
     except KafkalogError as error:
-        return _problem(path, error.detail)
+        return error.to_finding() if is_forbidden(error) else _problem(path, error.detail)
     if epochs is None:
         return _problem(path, "a link to nowhere") if path.is_symlink() else None
     if epochs.size and min(int(epochs["epoch"].min()), int(epochs["start_offset"].min())) < 0:
@@ -242,7 +242,8 @@ def topic_id_problem(directory: Place) -> Finding | None:
     try:
         read_topic_id(directory)
     except KafkalogError as error:
-        return _problem(directory / kf.PARTITION_METADATA, error.detail)
+        path = directory / kf.PARTITION_METADATA
+        return error.to_finding() if is_forbidden(error) else _problem(path, error.detail)
     return None
 
 

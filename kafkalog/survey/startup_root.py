@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, Reason
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, Reason, is_forbidden
 from kafkalog.html import JsonFields
 from kafkalog.log.directory import Directory
 from kafkalog.log.log_dir import log_dir_of
@@ -160,6 +160,7 @@ def _attempt(path: Place, problem: Callable[[Place], str], effect: Effect = "doe
         detail = problem(path)
     except KafkalogError as error:
         if not is_absent(error):
+            effect = "unreadable" if is_forbidden(error) else effect
             yield StartProblem(error.reason, str(path), error.detail, error.position, effect)
         return
     if detail:
@@ -272,7 +273,8 @@ def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator
         try:
             data = read_if_there(path, max_bytes=MAX_PROPERTIES_BYTES)
         except KafkalogError as error:
-            yield StartProblem(error.reason, str(path), error.detail)
+            effect: Effect = "unreadable" if is_forbidden(error) else "does not start"
+            yield StartProblem(error.reason, str(path), error.detail, effect=effect)
             continue
         if data is None:
             # a broker with ZooKeeper formats it

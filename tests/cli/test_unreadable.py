@@ -4,11 +4,16 @@ import errno
 import json
 import os
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from conftest import GOLDEN
+from faults import forbid
+from merges import replica
+from metadata_logs import topic_id, write_metadata
 from tiered_sets import TieredSet, key_pair
 
+import kafkalog
 from kafkalog.cli import main
 
 SEGMENT, OTHER = "p-txn-0/00000000000000000014.log", "p-headers-0"
@@ -20,18 +25,7 @@ def log_dir(tmp_path, monkeypatch):
     shutil.copytree(GOLDEN / "log_dir", tmp_path / "data")
     for name in ("p-v0v1v2-mixed-0", "p-v1-lz4-0"):  # strays
         shutil.rmtree(tmp_path / "data" / name)
-    forbidden = {str(tmp_path / "data" / name) for name in (SEGMENT, OTHER)}
-
-    def checked(function):
-        def call(path=".", *args, **options):
-            if isinstance(path, (str, os.PathLike)) and os.path.abspath(path) in forbidden:
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
-            return function(path, *args, **options)
-
-        return call
-
-    for name in ("open", "scandir", "listdir"):
-        monkeypatch.setattr(os, name, checked(getattr(os, name)))
+    forbid(monkeypatch, *(tmp_path / "data" / name for name in (SEGMENT, OTHER)))
     return tmp_path / "data"
 
 
@@ -85,6 +79,61 @@ def test_damage_next_to_an_unreadable_file_is_damage(log_dir, capsys):
     assert "1 finding of damage in 1 partition; 2 unreadable in 1 partition" in out
     assert "lost: " in err
     assert "p-txn-0: " not in err.partition("lost: ")[2]
+
+
+METADATA = "__cluster_metadata-0"
+NAMES = [
+    *("meta.properties", "recovery-point-offset-checkpoint", "t-0", f"t-0/{0:020}.log", "t-0/partition.metadata"),
+    *("t-0/leader-epoch-checkpoint", METADATA, f"{METADATA}/{0:020}.log"),
+]
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A log dir that boots without a loss."""
+    partition = replica(tmp_path / "disk", [(1, offset) for offset in range(6)])
+    (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(0)}")
+    write_metadata(tmp_path / "disk", ["t"], {}, epoch=1)
+    (tmp_path / "disk" / "meta.properties").write_text("version=1\ncluster.id=kafkalogBrokenDisks01w\nnode.id=1\n")
+    (tmp_path / "disk" / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 6\n")
+    return tmp_path / "disk"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_boot_refuses_what_another_user_may_read(disk, tmp_path, monkeypatch, name):
+    forbid(monkeypatch, disk / name)
+    with pytest.raises(kafkalog.ReadError, match=r"read permission is needed: .* root \(sudo\)") as error:
+        kafkalog.boot(disk, tmp_path / "out")
+    assert error.value.path.startswith(str(disk / name))
+    assert not (tmp_path / "out").exists()
+
+
+def test_boot_refuses_metadata_that_another_user_may_read(disk, tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    (disk / METADATA).rename(tmp_path / "other" / METADATA)
+    forbid(monkeypatch, tmp_path / "other" / METADATA)
+    with pytest.raises(kafkalog.ReadError, match="read permission is needed"):
+        kafkalog.boot(disk, tmp_path / "out", metadata=tmp_path / "other")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_report_calls_it_damage_or_advises_a_boot(disk, monkeypatch, capsys, name):
+    forbid(monkeypatch, disk / name)
+    for command in (["verify"], ["preflight"], ["report"], ["ls"], ["recover", "--dry-run"]):
+        code = main([command[0], str(disk), *command[1:]])
+        text = "".join(capsys.readouterr())
+        assert code == 3 or command[0] in ("ls", "recover"), command
+        assert not any(words in text for words in ("next:", "of damage", "kafkalog: lost", "does not start")), command
+
+
+def test_the_owner_of_a_file_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_text("")
+    error = PermissionError(errno.EACCES, "Permission denied")
+    monkeypatch.setattr(os, "stat", lambda path: SimpleNamespace(st_uid=1))
+    assert "run it as daemon (sudo -u daemon), or as root (sudo)" in kafkalog.ReadError.of(error, path).detail
+    monkeypatch.setattr(os, "stat", lambda path: SimpleNamespace(st_uid=2**31 - 7))
+    assert f"run it as #{2**31 - 7} (sudo -u #{2**31 - 7})" in kafkalog.ReadError.of(error, path).detail
 
 
 def test_without_its_key_remote_storage_is_unreadable(tmp_path, capsys):

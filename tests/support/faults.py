@@ -1,6 +1,7 @@
 """Faults before a chosen call of the operating system, for tests of what a crash or a full disk leaves."""
 
 import contextlib
+import errno
 import itertools
 import os
 import signal
@@ -33,6 +34,23 @@ def at_call(monkeypatch, number, change, functions):
     for owner, name in functions:
         hook(owner, name)
     return calls
+
+
+def forbid(monkeypatch, *paths):
+    """Take the permission to read files and directories away, for root too; what is in a directory goes with it."""
+    forbidden = tuple(map(str, paths))
+
+    def checked(function):
+        def call(path=".", *args, **options):
+            where = os.path.abspath(path) if isinstance(path, (str, os.PathLike)) else ""
+            if any(where == one or where.startswith(f"{one}/") for one in forbidden):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+            return function(path, *args, **options)
+
+        return call
+
+    for name in ("open", "scandir", "listdir"):
+        monkeypatch.setattr(os, name, checked(getattr(os, name)))
 
 
 class Faulty:

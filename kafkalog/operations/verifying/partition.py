@@ -16,7 +16,7 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import Finding, KafkalogError, Reason, SidecarError
+from kafkalog.errors import Finding, KafkalogError, Reason, SidecarError, is_forbidden
 from kafkalog.indexes.index_files import TransactionIndex
 from kafkalog.indexes.transaction_check import TransactionIndexCheck
 from kafkalog.log.live import settled
@@ -147,7 +147,8 @@ def _try(add: Add, read: Callable[[], Any], consequence: str, around: LogDirStat
     if not isinstance(found, KafkalogError):
         return found
     if not (around.is_live and found.path is not None and is_gone(found.path)):
-        found.detail = f"{found.detail}; {consequence}"
+        # what a broker does that may read it is not known
+        found.detail += "" if is_forbidden(found) else f"; {consequence}"
         add(found.to_finding())
     return None
 

@@ -356,7 +356,8 @@ class _BrokerStart:
             found += release_problems(roots, cluster, broker, asked.release, asked.limits)
         for gap in cluster.gaps if cluster is not None else ():
             if not any(Path(gap.path or "").is_relative_to(one.path) for one in found):
-                found.append(StartProblem(gap.reason, gap.path or "", gap.detail, effect="loses metadata"))
+                effect: Effect = "unreadable" if gap.is_unreadable else "loses metadata"
+                found.append(StartProblem(gap.reason, gap.path or "", gap.detail, effect=effect))
         return found, settings
 
     def loads(self, is_wanted: Callable[[kf.TopicPartition | None], bool]) -> Iterator[_Load]:

@@ -73,7 +73,9 @@ class RecoveryReport(PartitionsReport, JsonFields):
         """
         if not self.log_dirs:
             return []
-        needs = self.losses or self.problems or any(map(needs_boot, self.findings.rows))
+        problems = (one.to_finding() for one in self.problems)
+        needs = self.losses or any(not one.is_unreadable for one in problems)
+        needs = needs or any(map(needs_boot, self.findings.rows))
         steps = boot_steps(self.log_dirs) if needs else []
         unread = [one for one in self.partitions if one.count("kept")]
         why = (
@@ -131,9 +133,10 @@ class Preflight(PartitionsReport, JsonFields):
 
     @property
     def _is_limited(self) -> bool:
-        """Whether nothing but limits is in the way: with larger ones there may be nothing to do."""
+        """Whether nothing but limits and permissions is in the way: without these there may be nothing to do."""
         damage = [one for one in self.findings.rows if one.damage]
-        return bool(damage) and all(one.is_limit for one in damage) and not (self.losses or self.problems)
+        damage += [one.to_finding() for one in self.problems]
+        return bool(damage) and all(one.is_unreadable for one in damage) and not self.losses
 
     @property
     def next(self) -> list[NextStep]:
