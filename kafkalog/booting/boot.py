@@ -225,7 +225,7 @@ def boot(
             # the other directories above are made with the output
             place = stack.enter_context(scratch_directory(closest_parent(target), target.name))
             is_each = len(layout) > 1
-            run.remote = RemotePart(found, stores[0], place, limits, is_each=is_each)
+            run.remote = RemotePart(found, stores[0], place, target, limits, is_each=is_each, is_copied=not dry_run)
         run.survey(
             found,
             topics,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -24,7 +24,6 @@ from kafkalog.errors import (
     KafkalogError,
     Limits,
     NotKafkaError,
-    ReadError,
     Reason,
     UnsafePathError,
 )
@@ -48,16 +47,16 @@ from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
 from kafkalog.state.leader_epochs import LogProgress
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import refuse_if_locked
-from kafkalog.storage.files import forbidden_error
+from kafkalog.storage.files import refuse_forbidden
 from kafkalog.storage.listing import Listing, nearest
 from kafkalog.storage.location import Location, kind_of, local_path
+from kafkalog.storage.room import check_room
 from kafkalog.storage.staging import staged_directory
 from kafkalog.survey.next_steps import boot_step
 from kafkalog.survey.origins import origins_of, read_origin
 from kafkalog.survey.same_clusters import same_clusters
 from kafkalog.survey.startup_files import about_unnamed, about_unnamed_segments
 from kafkalog.system_topics.remote_log import remote_log
-from kafkalog.text import counted
 from kafkalog.tiered.joined import JoinedStore
 
 
@@ -216,9 +215,12 @@ class Sources:
                 found._add(root, limits, include_stray)
         # a directory that a broker has renamed is not left out if it is named, next to its log dir
         found._note_apart([path for path in found._apart if path not in named])
+        # without them, what they have would count as lost
         names = (*kf.LOG_DIR_FILES, *kf.OFFSET_CHECKPOINTS)
-        _refuse_forbidden(root.path / name for root in found.roots for name in names)
-        _refuse_forbidden(file for some in found.copies.values() for copy in some for file in _files_in(copy.path))
+        refuse_forbidden([root.path / name for root in found.roots for name in names])
+        for some in found.copies.values():
+            for copy in some:
+                refuse_forbidden([copy.path / name for name in copy.names])
         return found
 
     def _add(self, path: Path, limits: Limits, include_stray: bool) -> None:
@@ -391,7 +393,7 @@ class Sources:
             self.left_out.append(Finding(Reason.UNSAFE_PATH, detail, path=str(other), damage=False))
         known = []
         for path in [*others, *(root.path for root in self._all_roots)]:
-            _refuse_forbidden(_files_in(path / kf.METADATA_DIRECTORY))
+            refuse_forbidden(_files_in(path / kf.METADATA_DIRECTORY))
             metadata = cluster_metadata(path, with_credentials=True, limits=limits)
             if metadata is not None and metadata.end_offset > 0:
                 known.append((path, metadata))
@@ -401,18 +403,9 @@ class Sources:
         return leading, Path(where), doubt
 
 
-def _files_in(directory: Path) -> Iterator[Path]:
-    """Yield the files of a directory, if it is there; raises ReadError if it cannot be listed."""
-    if kind_of(directory) == "directory":
-        yield from (directory / name for name in Listing(directory).files)
-
-
-def _refuse_forbidden(files: Iterable[Path]) -> None:
-    """Raise ReadError for files that another user may read: without them, what they have would count as lost."""
-    errors = [error for path in files if (error := forbidden_error(path)) is not None]
-    if errors:
-        more = f"; so it is for {counted(len(errors) - 1, 'more file')}" if errors[1:] else ""
-        raise ReadError.about(errors[0], errors[0].detail + more) from errors[0].__cause__
+def _files_in(directory: Path) -> list[Path]:
+    """The files of a directory, if it is there; raises ReadError if it cannot be listed."""
+    return [directory / name for name in Listing(directory).files] if kind_of(directory) == "directory" else []
 
 
 def has_partitions_of(log_dir: Path, topic: str) -> bool:
@@ -438,10 +431,22 @@ class RemotePart:
     """The partitions of some sources that have segments in remote storage, written to a folder as whole copies."""
 
     def __init__(
-        self, sources: Sources, store: JoinedStore, folder: Path, limits: Limits, *, is_each: bool = False
+        self,
+        sources: Sources,
+        store: JoinedStore,
+        folder: Path,
+        output: Path,
+        limits: Limits,
+        *,
+        is_each: bool = False,
+        is_copied: bool = True,
     ) -> None:
-        """`is_each` is whether each copy of a partition becomes a whole one, and not only the most advanced."""
-        self._is_each = is_each
+        """`is_each` is whether each copy of a partition becomes a whole one, and not only the most advanced.
+
+        `is_copied` is whether they are copied once more, from the folder to the output of the boot.
+        """
+        self._is_each, self._output, self._is_copied = is_each, output, is_copied
+        self._joined: dict[SourceRoot | None, LogDir] = {}
         self._sources, self._store, self._folder, self._limits = sources, store, folder, limits
         roots = [root.path for root in sources.roots if has_partitions_of(root.path, kf.REMOTE_LOG_METADATA)]
         self._metadata = remote_log(roots, limits=limits) if roots else None
@@ -455,7 +460,11 @@ class RemotePart:
 
         Of these, only those of topics that the metadata have: the others may have been deleted.
         """
-        for number, (root, parts) in enumerate(self._parts(wants, metadata).items()):
+        found = self._parts(wants, metadata)
+        places = [self._opened(root)[key].path for root, parts in found.items() for key in parts]
+        # once next to the output, and once in it
+        check_room(self._output, [*places, *(places if self._is_copied else ())], note, dry_run=False)
+        for number, (root, parts) in enumerate(found.items()):
             folder = self._folder / f"{number}"
             self._write(root, parts, folder, note)
             for key, part in parts.items():
@@ -489,17 +498,23 @@ class RemotePart:
         folder: Path,
         note: Callable[[Finding], object],
     ) -> None:
-        store = self._store.joined_to(None if root is None else root.path)
-        if self._metadata is not None:
-            store.metadata = self._metadata
-        self._names[str(folder)] = store.url if root is None else str(root.path)
-        opened = LogDir(Location(store, ""), limits=self._limits)
+        opened = self._opened(root)
+        self._names[str(folder)] = self._store.joined_to(None).url if root is None else str(root.path)
         with staged_directory(folder) as staged:
             findings = write_partitions(opened, keys, staged, on_error=lambda error: note(error.to_finding()))
         for finding in dict.fromkeys(findings):
             # without a local part, nobody knows how much was not copied yet
             is_end = finding.reason is Reason.LOG_END_MISSING
             note(replace(finding, damage=True) if is_end else finding)
+
+    def _opened(self, root: SourceRoot | None) -> LogDir:
+        """The partitions in remote storage, joined to those of a log dir."""
+        if root not in self._joined:
+            store = self._store.joined_to(None if root is None else root.path)
+            if self._metadata is not None:
+                store.metadata = self._metadata
+            self._joined[root] = LogDir(Location(store, ""), limits=self._limits)
+        return self._joined[root]
 
     def named(self, text: str) -> str:
         """A text of a report, with the names of the log dirs instead of the folders."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from kafkalog.errors import FileChangedError, ReadError, Reason
@@ -15,6 +17,7 @@ from kafkalog.format import moved_names
 from kafkalog.storage.location import Location, stat_of, store_of
 from kafkalog.storage.removals import DirectoryIdentity, removed_directory, removed_error, was_replaced
 from kafkalog.storage.source import ByteSource, FileSource, open_regular
+from kafkalog.text import counted
 
 
 def open_source(
@@ -90,17 +93,21 @@ def read_if_there(path: str | os.PathLike[str], *, max_bytes: int) -> bytes | No
         raise
 
 
-def forbidden_error(path: str | os.PathLike[str]) -> ReadError | None:
-    """The error of a file of the local disk that this user may not read; None for any other, or if there is none."""
-    try:
-        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
-    except PermissionError as error:
-        denied = ReadError.of(error, path)
-        denied.__cause__ = error
-        return denied
-    except OSError:
-        pass
-    return None
+def refuse_forbidden(paths: Sequence[Path]) -> None:
+    """Raise ReadError for files of the local disk that another user may read; others, and missing ones, pass."""
+    denied: list[tuple[Path, PermissionError]] = []
+    for path in paths:
+        try:
+            os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+        except PermissionError as error:
+            denied.append((path, error))
+        except OSError:
+            continue
+    if denied:
+        path, cause = denied[0]
+        first = ReadError.of(cause, path)
+        more = f"; so it is for {counted(len(denied) - 1, 'more file')}" if denied[1:] else ""
+        raise ReadError.about(first, first.detail + more) from cause
 
 
 def is_absent(error: Exception) -> bool:

@@ -34,6 +34,7 @@ from kafkalog.state.log_config import NEVER_ROLLS, LogConfig, default_config
 from kafkalog.storage.atomic import StrPath, check_free
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.output_paths import check_outside
+from kafkalog.storage.room import check_room
 from kafkalog.storage.staging import StagedDirectory, scratch_directory, staged_directory
 from kafkalog.survey.next_steps import NextStep, boot_step, log_dirs_of
 from kafkalog.survey.startup_files import unnamed_segments
@@ -491,6 +492,10 @@ class _ChainWriter:
                 copies.append(copy)
                 continue
             groups[chain.certainty, chain.name or self._unknown()].append(chain)
+        n_bytes = sum(
+            piece.n_bytes for chains in groups.values() for chain in chains for piece in self._search.pieces(chain)
+        )
+        check_room(self._target, (), self.report.findings.add, dry_run=self._staged is None, n_more=n_bytes)
         apart: list[Chain] = []
         for certainty in LEVELS:
             for (level, name), chains in sorted(groups.items()):

@@ -10,6 +10,7 @@ from tiered_sets import TieredSet
 
 import kafkalog
 from kafkalog.cli.app import main
+from kafkalog.storage import room
 
 LOG_DIR = GOLDEN / "log_dir"
 TOPICS = ("p-txn", "p-multi")
@@ -60,6 +61,19 @@ def test_the_remote_part_is_restored_and_the_topic_is_local_then(tiered, tmp_pat
     assert "remote.storage.enable" not in {name for topic in report.topics for name in topic.settings}
     assert report.ok
     assert "kafkalog-staged" not in report.text()
+
+
+def test_what_is_restored_has_to_fit_twice(tiered, tmp_path, monkeypatch):
+    place = kafkalog.tiered_location(tiered.log_dir, tiered.remote)
+    logs = [LOG_DIR / key / path.name for key in MOVED for path in (LOG_DIR / key).glob("*.log")]
+    n_bytes = sum(path.stat().st_size for path in logs)
+    monkeypatch.setattr(room, "free_bytes", lambda output: 2 * n_bytes - 1)
+    monkeypatch.setattr(room, "_mount", lambda path: ("ext4", "/dev/sda1"))
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(kafkalog.WriteError, match=r"this needs .* and the disk has .* free"):
+        kafkalog.boot(place, tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == before
+    kafkalog.boot(place, tmp_path / "out", dry_run=True)  # once is enough
 
 
 def test_what_remote_storage_lacks_is_a_loss(tiered, tmp_path, capsys):

@@ -52,6 +52,55 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(disks, tmp_path
     assert out.is_dir()
 
 
+CUTTING = {
+    "trim": lambda disk, out, **how: kafkalog.trim(disk, before_offset=1, output=out, **how),
+    "truncate": lambda disk, out, **how: kafkalog.truncate(disk, to_offset=23, output=out, **how),
+    "compact": lambda disk, out, **how: kafkalog.compact(disk, topics=["t"], output=out, **how),
+    "convert": kafkalog.convert,
+}
+
+
+@pytest.mark.parametrize("command", CUTTING)
+def test_so_is_what_is_cut_or_converted_if_what_stays_does_not_fit(tmp_path, monkeypatch, command):
+    disk, run = tmp_path / "disk", CUTTING[command]
+    path = replica(disk, LOG, bases=(0, 6, 12, 18))
+    # what the command leaves as it is
+    kept = sorted(path.glob("*.log"))[{"truncate": slice(3), "compact": slice(3, 4)}.get(command, slice(4))]
+    free = [sum(one.stat().st_size for one in kept) - 1]
+    monkeypatch.setattr(room, "free_bytes", lambda output: free[0])
+    monkeypatch.setattr(room, "_mount", lambda path: ("ext4", "/dev/sda1"))
+    with pytest.raises(WriteError, match=r"this needs .* and the disk has .* free"):
+        run(disk, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    free[0] += 1
+    run(disk, tmp_path / "out")
+    if command == "convert":
+        free[0] = 0
+        kafkalog.convert(disk, tmp_path / "less", filters=[("offset", "<", 2)])
+
+
+def test_so_is_what_undelete_has_found(tmp_path, monkeypatch):
+    path = replica(tmp_path / "disk", LOG) / f"{0:020}.log"
+    free = [path.stat().st_size - 1]
+    monkeypatch.setattr(room, "free_bytes", lambda output: free[0])
+    with pytest.raises(WriteError, match=r"this needs .* and the disk has .* free"):
+        kafkalog.undelete(path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    free[0] += 1
+    kafkalog.undelete(path, tmp_path / "out")
+
+
+def test_a_refusal_names_a_disk_with_room(disks, tmp_path, monkeypatch):
+    (disk, _), roomy = disks
+    (tmp_path / "large").mkdir()
+    roomy.append(tmp_path / "large")
+    mounts = [("/proc", "proc", "proc"), (str(tmp_path / "large"), "ext4", "/dev/sdb"), ("/", "ext4", "/dev/sda")]
+    monkeypatch.setattr(room, "_mounts", lambda: iter(mounts))
+    with pytest.raises(WriteError) as error:
+        kafkalog.salvage(disk, tmp_path / "out")
+    assert f"another disk, such as {tmp_path}/large with " in error.value.__notes__[0]
+
+
 def test_recovery_may_cut_what_does_not_fit(disks, tmp_path):
     (disk, _), _ = disks
     for how in ({"dry_run": True}, {}):

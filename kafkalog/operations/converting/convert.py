@@ -42,12 +42,15 @@ from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.operations.rebuilding.partitions import may_copy, saved_alone
 from kafkalog.parsing import one_of, optional_integer, thread_count
 from kafkalog.records.codecs import Compression
+from kafkalog.records.header import BatchHeader
 from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters
 from kafkalog.scanning.conditions.filters import Filter
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.atomic import check_free
+from kafkalog.storage.location import Place
 from kafkalog.storage.output_paths import check_outside, named_partition
+from kafkalog.storage.room import check_room
 from kafkalog.storage.staging import staged_directory
 from kafkalog.survey.next_steps import paths_read
 from kafkalog.text import NO_PARTITION_MATCHES
@@ -218,6 +221,7 @@ def convert(
     found = DecodedConditions(opened, {**reading, **decoding}, note)
     rules = _rules(filters, drop, redact, redact_where, redact_secret, include_deleted, found)
     report.n_undecoded = found.n_undecoded
+    check_room(target, _copied_logs(chosen, rules, settings), note, dry_run=dry_run)
     name = named_partition(target, is_one=len(chosen) == 1 and not isinstance(opened, LogDir))
     is_one = name is not None
     # the new name counts, not that of the source: a copy may be of another topic
@@ -253,6 +257,20 @@ def convert(
                 converted(key, str(where), str(partition.path), offsets, conversion.counts, report.findings)
             )
     return report
+
+
+def _copied_logs(partitions: Sequence[Partition], rules: Rules, settings: Settings) -> Iterator[Place]:
+    """Yield the segments that are copied batch by batch, if all are: then the output has their size."""
+    is_same = not (rules.drops_by_content or rules.redaction or settings.compression or settings.rewrites_all)
+    # what is damaged may be left out
+    for partition in partitions if is_same and not settings.decodes_all else ():
+        start = 0 if rules.include_deleted else partition.log_start_offset
+        for segment in partition.segments:
+            with contextlib.suppress(KafkalogError), segment.open() as source:
+                header = source.window(0, min(source.size, kf.RECORD_BATCH_OVERHEAD))
+                is_v2 = len(header) == kf.RECORD_BATCH_OVERHEAD and BatchHeader(header).magic == 2
+                if is_v2 and segment.base_offset >= start:
+                    yield segment.path
 
 
 def _write(

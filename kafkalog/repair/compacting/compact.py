@@ -111,6 +111,8 @@ def compact(
     chosen = _choose(cut, settings, topics)
     cut.plans = list(chosen)
     works = [PartitionCompaction(plan, chosen[plan], now_ms, progress) for plan in chosen]
+    # how much of the others is left, their keys tell
+    cut.check_room(one.path for plan in chosen for one in plan.partition.segments[-1:])
     on_start(sum(work.n_bytes_to_read for work in works))
     with cut.open() as make, ThreadPoolExecutor(n_threads, "kafkalog-compact") as pool:
         rows = pool.map(lambda work: work.run(make(work.plan)), works)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from kafkalog import format as kf
@@ -19,6 +19,8 @@ from kafkalog.storage.atomic import StrPath
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
 from kafkalog.storage.listing import Listing
+from kafkalog.storage.location import Place
+from kafkalog.storage.room import check_room
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_files import ORPHAN, partition_directories
@@ -92,6 +94,14 @@ class CutPartitions:
             epochs = read_leader_epochs(plan.path / kf.LEADER_EPOCH_CHECKPOINT)
             offsets += [] if epochs is None else epochs["start_offset"].tolist()
         return max([*offsets, *plan.snapshots()], default=0) > end or ORPHAN in plan.files.removed.values()
+
+    def check_room(self, kept: Iterable[Place]) -> None:
+        """Raise WriteError if a copy has no room for the `.log` files that are kept, and other partitions."""
+        placement, chosen = self._placement, {plan.path.name for plan in self.plans}
+        names = [] if self.is_partition or placement.output is None else Listing(self._root).directories
+        others = [name for name in names if name not in chosen and kf.parse_partition_directory(name) is not None]
+        logs = [*kept, *(self._root / name for name in others)]
+        check_room(placement.output, logs, self.report.findings.add, dry_run=placement.dry_run)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Callable[[LoadPlan], PartitionOutput]]:

@@ -18,7 +18,7 @@ from kafkalog.repair.placement import InPlaceFromStart, PartitionOutput, Placeme
 from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
-from kafkalog.storage.location import refuse_url
+from kafkalog.storage.location import Place, refuse_url
 from kafkalog.survey.startup import PartitionPlan, SegmentPlan
 from kafkalog.survey.startup_files import ORPHAN
 from kafkalog.survey.startup_load import LoadPlan
@@ -131,6 +131,7 @@ def trim(
         emptied = set()
     for plan, start in starts.items():
         _refuse_remote(plan, start, settings)
+    cut.check_room(path for plan in cut.plans for path in _kept(plan, starts[plan], is_emptied=plan in emptied))
     with cut.open() as make:
 
         def raise_starts(offsets: dict[kf.TopicPartition, int]) -> None:
@@ -198,6 +199,13 @@ def _refuse_remote(plan: LoadPlan, start: int, settings: TopicSettings) -> None:
     raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=plan.path)
 
 
+def _kept(plan: LoadPlan, start: int, *, is_emptied: bool) -> list[Place]:
+    """The segments that are not deleted."""
+    segments = plan.partition.segments
+    n_gone = sum(one.base_offset <= start for one in segments[1:])
+    return [] if is_emptied else [one.path for one in segments[n_gone:]]
+
+
 def _trim(plan: LoadPlan, output: PartitionOutput, start: int, *, is_emptied: bool) -> PartitionPlan:
     segments = plan.partition.segments
     row = PartitionPlan(str(plan.path), plan.partition.topic_partition)
@@ -210,10 +218,10 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int, *, is_emptied: bo
         row.problem = problem
         output.abandon()
         return row
-    there = set(plan.files.names)
-    for number, segment in enumerate(segments):
+    there, kept = set(plan.files.names), _kept(plan, start, is_emptied=is_emptied)
+    for segment in segments:
         name, size = segment.path.name, segment.size_in_bytes
-        is_gone = is_emptied or (number + 1 < len(segments) and segments[number + 1].base_offset <= start)
+        is_gone = segment.path not in kept
         action = "deleted" if is_gone else "kept"
         left = 0 if is_gone else size
         row.segments.append(SegmentPlan(name, segment.base_offset, action, size, left))  # type: ignore[arg-type]

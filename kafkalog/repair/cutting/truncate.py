@@ -24,7 +24,7 @@ from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
-from kafkalog.storage.location import refuse_url
+from kafkalog.storage.location import Place, refuse_url
 from kafkalog.storage.source import ByteSource
 from kafkalog.survey.startup import PartitionPlan, SegmentPlan
 from kafkalog.survey.startup_load import LoadPlan
@@ -104,6 +104,7 @@ def truncate(
     stamp = cut.milliseconds("to_timestamp", to_timestamp)
     ends: dict[LoadPlan, int | None] = {plan: _end(plan, to_offset, to_epoch, stamp) for plan in cut.plans}
     finishes = {plan: ends[plan] is None and cut.is_past_end(plan) for plan in cut.plans}
+    cut.check_room(path for plan in cut.plans for path in _kept(plan, ends[plan]))
     with cut.open() as make:
         is_changing = any(finishes[plan] or ends[plan] is not None for plan in cut.plans)
         was_marked = is_changing and placement.unmark()
@@ -152,6 +153,13 @@ def _end(plan: LoadPlan, offset: int | None, epoch: int | None, timestamp: int |
     if offset < partition.log_start_offset:
         raise ValueError(f"{plan.path} starts at {partition.log_start_offset}, after {offset}")
     return offset
+
+
+def _kept(plan: LoadPlan, end: int | None) -> list[Place]:
+    """The segments that are not cut."""
+    segments = plan.partition.segments
+    n = len(segments) if end is None else max(sum(one.base_offset <= end for one in segments) - 1, 0)
+    return [one.path for one in segments[:n]]
 
 
 def _check(prefix: SegmentPrefix) -> None:

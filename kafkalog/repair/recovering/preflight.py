@@ -532,7 +532,10 @@ class _Load:
         run.recover([plan], n_readers, advance, lambda row: None)
         [row] = report.partitions
         # recovery rewrites them, and a broker fails before it does
-        row.problem = row.problem or epochs_problem(plan.path)
+        if row.problem is None:
+            row.problem = epochs_problem(plan.path)
+            if row.problem is not None and row.problem.is_unreadable:
+                report.findings.add(row.problem)
         row.n_bytes_read = sum(segment.size_in_bytes for segment in plan.recovered)
         if row.problem is None:
             self._set_aside(row, report.findings)
