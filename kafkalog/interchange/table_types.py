@@ -59,8 +59,8 @@ TARGETS: Final = ("parquet", *TABLE_FORMATS, "spark", "duckdb")
 
 _MICROSECONDS: Final = pa.time64("us")
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
-_LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
+FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
+LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
 _DAY_SECONDS: Final = 86_400
 BESIDE: Final = "__text"
 """The end of the name of a field with values that the field before it cannot hold."""
@@ -494,7 +494,7 @@ def _without_parts(
     if pt.is_date(kind) and pt.is_date(to):
         days = array.cast(pa.date32())
         numbers = numbers_of(days)
-        return _without(days, (numbers < _FIRST_DAY) | (numbers > _LAST_DAY), _FAR, report, path)
+        return _without(days, (numbers < FIRST_DAY) | (numbers > LAST_DAY), _FAR, report, path)
     if (pt.is_timestamp(kind) and pt.is_timestamp(to)) or (pt.is_time(kind) and pt.is_time(to)):
         is_near = target.name == "iceberg" and pt.is_timestamp(to)
         return _moments(array, to, report, path, is_near=is_near, exact=target.exact)
@@ -635,7 +635,7 @@ def _moments(array: pa.Array, to: pa.DataType, report: Report, path: Path, *, is
         cut = rest != 0
     if is_near:
         days = numbers // (_DAY_SECONDS * want)
-        lost, what = lost | (days < _FIRST_DAY) | (days > _LAST_DAY), _FAR
+        lost, what = lost | (days < FIRST_DAY) | (days > LAST_DAY), _FAR
     cut &= ~lost if valid is None else valid & ~lost
     if cut.any() and exact:
         lost, what = lost | cut, f"finer than {to.unit}"

@@ -42,11 +42,10 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.outcomes import POSITION_BITS, Reached, ReplayWindow, TransactionOutcomes
 from kafkalog.state.read_committed import ReadCommitted
 from kafkalog.state.transaction_outcomes import OutcomeLearner
+from kafkalog.state.transactions import TRANSACTION_BITS
 from kafkalog.storage.source import ByteSource
 
 _WINDOW_AHEAD: Final = 2**20
-OF_TRANSACTIONS: Final = kf.TRANSACTIONAL_BIT | kf.CONTROL_BIT
-"""Attribute bits of batches that `SegmentReader.committed_windows` has to see with their bytes."""
 
 
 @dataclass(slots=True)
@@ -212,7 +211,7 @@ class SegmentReader:
     def committed_windows(self, selection: Selection, options: ReadOptions = ReadOptions()) -> Iterator[SegmentWindow]:
         """Like `windows`, but each with only the batches that a `read_committed` consumer would get.
 
-        The reader leaves `OF_TRANSACTIONS` to `walk`, and is stopped at the first. Damage that may hide the end of a
+        The reader leaves `TRANSACTION_BITS` to `walk`, and is stopped at the first. Damage that may hide the end of a
         transaction is raised, with `on_corruption="raise"`.
         """
         damage: list[Finding] = []  # since the last window: skipped bytes may have held transaction markers
@@ -232,7 +231,7 @@ class SegmentReader:
         windows = self.windows(selection, replace(options, report=report_and_keep, reader_for=new_reader))
         try:
             for window in windows:
-                if reader is not None and window.batches.attribute_bits & OF_TRANSACTIONS:
+                if reader is not None and window.batches.attribute_bits & TRANSACTION_BITS:
                     reader.stop()
                 replay = ReplayWindow(window.window, window.number << POSITION_BITS, tuple(damage))
                 committed = selector.select_committed(replay, selection.start_offset, selection.end_offset)

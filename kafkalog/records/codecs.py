@@ -313,7 +313,7 @@ def as_array(room: memoryview) -> npt.NDArray[np.uint8]:
     return np.frombuffer(room, np.uint8)
 
 
-_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _BLOCK_CHECKSUM = 0x10
 _CONTENT_SIZE = 0x08
 _CONTENT_CHECKSUM = 0x04
@@ -326,7 +326,7 @@ def _lz4(arena: Arena, data: Bytes, limit: int, magic: int) -> None:
     checksum of a v0 frame also covers the magic number (KAFKA-3160), so it is not verified.
     """
     view = memoryview(data)
-    if len(view) < 7 or bytes(view[:4]) != _LZ4_MAGIC:
+    if len(view) < 7 or bytes(view[:4]) != LZ4_MAGIC:
         raise _stream_error(kf.Codec.LZ4, "no LZ4 frame")
     flags, block_descriptor = view[4], view[5]
     if flags >> 6 != 1:

@@ -19,7 +19,7 @@ import numpy as np
 import zstandard
 
 from kafkalog import format as kf
-from kafkalog.records.codecs import XERIAL_MAGIC, Arena, Compression, as_array, header_checksum
+from kafkalog.records.codecs import LZ4_MAGIC, XERIAL_MAGIC, Arena, Compression, as_array, header_checksum
 
 XERIAL_BLOCK: Final = 32 * 1024
 LZ4_BLOCK: Final = 64 * 1024
@@ -85,10 +85,9 @@ _LZ4_LEAST_HIGH = 2  # below this, cramjam's frame compressor uses the fast comp
 _LE32 = struct.Struct("<I")
 _UNCOMPRESSED = 0x80000000
 _LZ4_END = bytes(4)
-_LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_DESCRIPTOR = b"\x60\x40"  # version 1, independent blocks of 64 KiB, no other options
 _LZ4_FRAMES = tuple(
-    _LZ4_MAGIC + _LZ4_DESCRIPTOR + bytes((header_checksum(guarded + _LZ4_DESCRIPTOR),)) for guarded in (_LZ4_MAGIC, b"")
+    LZ4_MAGIC + _LZ4_DESCRIPTOR + bytes((header_checksum(guarded + _LZ4_DESCRIPTOR),)) for guarded in (LZ4_MAGIC, b"")
 )
 
 

@@ -32,7 +32,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_reader import OF_TRANSACTIONS, ReadOptions, ScanStatistics, SegmentWindow
+from kafkalog.log.segment_reader import ReadOptions, ScanStatistics, SegmentWindow
 from kafkalog.log.segment_stream import with_bytes
 from kafkalog.records.batch_columns import Form
 from kafkalog.records.batch_table import BatchTable, RecordRun
@@ -49,6 +49,7 @@ from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.scanning.conditions.latest import LatestOffsets
 from kafkalog.scanning.ordered_pool import BatchTask, DoneTask, OrderedPool, shares
 from kafkalog.scanning.query import Query
+from kafkalog.state.transactions import TRANSACTION_BITS
 from kafkalog.storage.location import Place
 
 _MIN_WINDOW_BYTES: Final = 2**20
@@ -376,7 +377,7 @@ class Pass:
             limits=query.limits,
             window_bytes=window_bytes,
             offsets=_offsets_of(selection),
-            stop_at=OF_TRANSACTIONS if is_committed else 0,
+            stop_at=TRANSACTION_BITS if is_committed else 0,
             batch_fields=fields,
             is_kept=self._is_kept,
             into=self._into if is_whole and form == "numpy" and APPENDED.issuperset(names) else None,

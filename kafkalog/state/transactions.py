@@ -19,6 +19,7 @@ from kafkalog.errors import DEFAULT_LIMITS, LimitExceededError, Limits, Reason
 from kafkalog.records.batch_table import BatchTable
 
 TRANSACTION_BITS: Final = kf.TRANSACTIONAL_BIT | kf.CONTROL_BIT
+"""Attribute bits of batches by which transactions begin and end."""
 
 
 class Outcome(IntEnum):

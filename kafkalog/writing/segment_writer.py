@@ -22,8 +22,6 @@ from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.source import Bytes
 from kafkalog.storage.staging import OutputFiles
 
-MAX_SEGMENT_BYTES: Final = 2**31 - 1
-
 
 class SegmentRoll:
     """Counts how many batches a segment takes before it is rolled; `jitter_ms` is subtracted from `segment.ms`.
@@ -86,7 +84,7 @@ def rolled_base_offset(batches: BatchTable, row: int, log_end_offset: int) -> in
     if batches.magic[row] >= 2:
         first = int(batches.base_offset[row])
     else:
-        first = int(batches.last_offset[row]) - MAX_SEGMENT_BYTES
+        first = int(batches.last_offset[row]) - kf.MAX_RELATIVE_OFFSET
     return max(first, log_end_offset)
 
 

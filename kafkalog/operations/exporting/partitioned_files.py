@@ -17,6 +17,7 @@ from kafkalog.errors import LimitExceededError, Reason
 from kafkalog.interchange.arrow_buffers import milliseconds
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
 from kafkalog.interchange.record_writers import ROW_GROUP_BYTES, OutputFormat, RecordSink
+from kafkalog.interchange.table_types import FIRST_DAY, LAST_DAY
 
 PARTITION_KEYS: Final = ("topic", "partition", "date")
 """What `partition_by` takes."""
@@ -25,8 +26,6 @@ MAX_OPEN_FILES: Final = 64
 """The most files of a partitioned export that are open at a time; a closed one is continued by another part."""
 
 _MS_PER_DAY: Final = 86_400_000
-_FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
-_LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
 _MOST_DIGITS: Final = 300
 NO_DAY: Final = np.iinfo(np.int64).min
 
@@ -187,5 +186,5 @@ def days_of(timestamps: pa.Array) -> npt.NDArray[np.int64]:
     """Return days since 1970 (UTC); `NO_DAY` without a timestamp, or outside of the years 1 to 9999."""
     stamps = milliseconds(timestamps)
     days: npt.NDArray[np.int64] = stamps // _MS_PER_DAY
-    days[(stamps == -1) | (days < _FIRST_DAY) | (days > _LAST_DAY)] = NO_DAY
+    days[(stamps == -1) | (days < FIRST_DAY) | (days > LAST_DAY)] = NO_DAY
     return days

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from kafkalog.interchange.table_types import Digits, Path, json_text
 from kafkalog.values.formats.avro_texts import digits_text
-from kafkalog.values.formats.avro_types import VARIABLE_SCALE
+from kafkalog.values.formats.avro_types import DAY_MS, VARIABLE_SCALE
 from kafkalog.values.formats.json_schema import MISSING
 from kafkalog.values.formats.json_text import NotJson, parse
 from kafkalog.values.payloads import Faults
@@ -40,7 +40,6 @@ _TIMES: Final = {
     ("int32", f"{_CONNECT}Time"): pa.time32("ms"),
     ("int64", f"{_CONNECT}Timestamp"): pa.timestamp("ms", "UTC"),
 }
-_DAY_MS: Final = 86_400_000
 _MOST_DIGITS: Final = 76
 _DIGITS: Final = 38
 """Precision of decimals whose schema names none."""
@@ -124,7 +123,7 @@ class _Compiler:
     def _plain(self, kind: str, name: _Json, schema: dict[str, _Json]) -> ConnectSchema | None:
         if kind in _INTEGERS:
             bits = _INTEGERS[kind].bit_width
-            limits = (0, _DAY_MS - 1) if name == f"{_CONNECT}Time" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+            limits = (0, DAY_MS - 1) if name == f"{_CONNECT}Time" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
             return ConnectSchema(_TIMES.get((kind, name), _INTEGERS[kind]), partial(_whole, kind, limits))
         if kind in _REALS:
             return ConnectSchema(_REALS[kind], partial(_real, kind))
