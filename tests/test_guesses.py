@@ -1174,7 +1174,9 @@ def test_a_command_is_right_or_named(guess, word, names, capsys, monkeypatch):
         assert code != 2, f"kafkalog {shlex.join(line)}: {capsys.readouterr().err}"
 
 
-@pytest.mark.parametrize("words", ["D -t orders --key k-77 --offset 4711", "'a b' P --as x/y.z"])
+@pytest.mark.parametrize(
+    "words", ["D -t orders --key k-77 --offset 4711", pytest.param("'a b' P --as x/y.z", marks=pytest.mark.slow)]
+)
 def test_each_word_that_is_typed_is_in_the_answer_of_each_lead(words, names):
     places = {"D": str(names["d"]), "P": str(names["p"])}
     typed = [places.get(word, word) for word in shlex.split(words)]

@@ -358,7 +358,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize(("damage", "first"), thinned([(one, first) for one in DAMAGES for first in FIRST], 5))
+@pytest.mark.parametrize(("damage", "first"), thinned([(one, first) for one in DAMAGES for first in FIRST], 17))
 def test_advice_after_each_kind_of_damage_runs_literally(tmp_path, capsys, damage, first):
     cluster = Cluster(tmp_path, 77)
     (kind,) = [one for one in (*KINDS, *OTHER_KINDS) if one.__name__ == DAMAGES[damage]]
@@ -524,7 +524,7 @@ OPERATORS = [
 ]
 
 
-@pytest.mark.parametrize("mistake", OPERATORS)
+@pytest.mark.parametrize("mistake", thinned(OPERATORS, 3))
 def test_three_commands_lead_from_a_mistake_to_all_that_is_intact(tmp_path, capsys, mistake):
     cluster = Cluster(tmp_path, 5)
     lacking = mistake(cluster)

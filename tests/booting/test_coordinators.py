@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from effort import thinned
 from golden_sets import unpacked
 from refusals import fails_with
 
@@ -132,7 +133,7 @@ def test_commits_that_are_written_are_read_again(tmp_path):
         assert {coordinator_partition(name, 50) for name in names} == {int(directory.name.rpartition("-")[2])}
 
 
-@pytest.mark.parametrize("name", ["offsets.jsonl", "offsets.csv"])
+@pytest.mark.parametrize("name", thinned(["offsets.jsonl", "offsets.csv"], 2))
 def test_the_command_writes_a_file_that_boot_takes(tmp_path, name):
     source, path = unpacked("k44"), tmp_path / name
     assert main(["groups", str(source), "-o", str(path), "-q"]) == 0

@@ -16,7 +16,9 @@ def places(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("paths", [("a", "a/"), ("a", "link"), ("link/p-txn-0", "a")])
+@pytest.mark.parametrize(
+    "paths", [("a", "a/"), pytest.param(("a", "link"), marks=pytest.mark.slow), ("link/p-txn-0", "a")]
+)
 @pytest.mark.parametrize("command", [["preflight"], ["ls"], ["verify"], ["boot", "--dry-run"]])
 def test_a_directory_that_is_named_twice_counts_once(places, capsys, command, paths):
     whole = main([*command, "a", "--json"])

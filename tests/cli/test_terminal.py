@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from builder import fix_crc
+from effort import thinned
 
 import kafkalog
 from kafkalog.cli import main
@@ -263,7 +264,7 @@ def screens(argv, monkeypatch, *, is_terminal=True):
     return out.shown(), err.shown()
 
 
-@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("width", thinned([80, 100, 160], 3))
 @pytest.mark.parametrize("command", ["ls", "ls -s", "verify", "report", "preflight", "space", "groups", "transactions"])
 def test_lines_fit_a_terminal_and_only_a_terminal_has_colour(command, width, damaged, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))

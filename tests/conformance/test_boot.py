@@ -85,6 +85,7 @@ def own_client(tmp_path_factory):
         yield client
 
 
+@pytest.mark.slow
 def test_the_newest_broker_serves_the_log_dir_of_4_4(own_client, tmp_path):
     source, out = unpacked("k44"), tmp_path / "out"
     report = kafkalog.boot(source, out, nodes=listeners())

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from effort import thinned
 from rebuilds import copied_partition
 from refusals import fails_with
 
@@ -112,7 +113,7 @@ def test_what_is_no_path_is_refused(path, error, message):
 
 
 @pytest.mark.parametrize("options", [{"threads": 1}, {"threads": 2}, {"isolation_level": "read_committed"}])
-@pytest.mark.parametrize("binary_type", [pa.binary(), pa.binary_view()])
+@pytest.mark.parametrize("binary_type", thinned([pa.binary(), pa.binary_view()], 2))
 def test_bytes_in_memory_are_read_as_their_file_is(log_dir, binary_type, options, monkeypatch):
     # so that threads have several windows of a file to read
     monkeypatch.setattr(execution, "_TOGETHER_BYTES", 0)

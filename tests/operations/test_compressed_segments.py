@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 from conftest import GOLDEN
+from effort import thinned
 from loss_reports import check_nothing_is_lost
 
 import kafkalog
@@ -105,7 +106,7 @@ def test_commands_name_what_the_file_is(kind, base_offset, tmp_path, capsys):
 
 
 @pytest.mark.filterwarnings(f"ignore::{CorruptionWarning.__module__}.{CorruptionWarning.__qualname__}")
-@pytest.mark.parametrize("has_checkpoint", [False, True])
+@pytest.mark.parametrize("has_checkpoint", thinned([False, True], 2))
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_lost_in_a_file_that_can_be_unpacked(kind, has_checkpoint, base_offset, tmp_path, capsys):
     packed(tmp_path / "data", kind, base_offset)

@@ -241,7 +241,7 @@ class Plant:
 PLANTS = [name for name in vars(Plant) if not name.startswith("_")]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", thinned(LAYOUTS, 4))
 def test_healthy_storage_of_a_cluster_has_no_faults(layout, bases, tmp_path):
     assert not checked(bases[layout].clone(tmp_path), deep=True).faults
 

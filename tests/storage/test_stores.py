@@ -364,7 +364,7 @@ def test_s3(s3):
 ELSEWHERE = "http://127.0.0.1:9"
 
 
-@pytest.mark.parametrize("cache", ["", "filecache::", "blockcache::", "simplecache::"])
+@pytest.mark.parametrize("cache", thinned(["", "filecache::", "blockcache::", "simplecache::"], 2))
 @pytest.mark.parametrize(
     ("environment", "options"),
     [

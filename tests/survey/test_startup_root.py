@@ -198,7 +198,7 @@ def root(tmp_path):
     return target
 
 
-@pytest.mark.parametrize("name", thinned(CASES, 3))
+@pytest.mark.parametrize("name", thinned(CASES, 9))
 def test_preflight_and_verify_name_the_file(name, root, run):
     change, file = CASES[name]
     change(root, PARTITION)

@@ -12,6 +12,7 @@ from pathlib import Path
 import golden_sets
 import numpy as np
 import pytest
+from effort import THOROUGH
 
 import kafkalog
 from kafkalog import format as kf
@@ -66,7 +67,7 @@ def batches():
     return tuple(chosen)
 
 
-def unseen_flips(one, folder):
+def unseen_flips(one, folder, step=1):
     """The number of bits of a batch, and those whose flip no check sees, by field."""
     partition = Path(shutil.copytree(one.partition, folder / one.partition.name))
     log = partition / one.log.name
@@ -75,8 +76,8 @@ def unseen_flips(one, folder):
     found = Counter()
     outside = set()
     for name, start, end in FIELDS[one.magic]:
-        for bit in range(8 * start, 8 * end):
-            outside.add(bit)
+        outside |= {*range(8 * start, 8 * end)}
+        for bit in range(8 * start, 8 * end, step):
             whole[one.position + bit // 8] ^= 1 << bit % 8
             log.write_bytes(whole.tobytes())
             found[name] += kafkalog.verify(partition).ok
@@ -106,7 +107,7 @@ def test_there_are_batches_of_all_kinds():
 
 def test_no_flip_in_a_batch_of_a_log_without_gaps_is_unseen(tmp_path):
     one = next(one for one in batches() if one.kind == "v2 none")
-    n_bits, unseen = unseen_flips(one, tmp_path)
+    n_bits, unseen = unseen_flips(one, tmp_path, 1 if THOROUGH else 7)
     assert (n_bits, unseen) == (8 * one.size, Counter())
 
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from effort import thinned
 from files import content, offsets_of
 from golden_sets import unpacked
 from metadata_logs import TOPIC, write_meta_properties, write_metadata, write_server_properties
@@ -50,7 +51,7 @@ def expected(rows, ms, n_bytes, now):
 @pytest.mark.parametrize(
     ("ms", "n_bytes"), [(0, -1), (60_000, -1), (10_000, -1), (-1, 0), (-1, 30_000), (600_000, 20_000), (-1, -1)]
 )
-@pytest.mark.parametrize("name", ["k44", "k28"])
+@pytest.mark.parametrize("name", thinned(["k44", "k28"], 2))
 def test_the_segments_go_that_a_broker_would_delete(name, ms, n_bytes):
     source = unpacked(name)
     rows = golden_times(name)

@@ -181,7 +181,7 @@ def is_ambiguous(schema):
     return any(map(is_ambiguous, inner))
 
 
-@pytest.mark.parametrize("block", thinned(range(50), 13))
+@pytest.mark.parametrize("block", thinned(range(50), 25))
 def test_values_are_those_of_fastavro(block):
     n_compared = n_refused = 0
     for seed in range(100 * block, 100 * block + 100):
