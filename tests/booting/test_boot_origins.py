@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import pytest
 from golden_sets import unpacked
 from metadata_logs import TOPIC, topic_id, write_meta_properties, write_metadata
 
@@ -67,6 +68,7 @@ def test_a_source_that_is_not_at_hand_is_named(tmp_path):
     assert report.metadata == str(tmp_path / "elsewhere")
 
 
+@pytest.mark.slow
 def test_a_salvage_before_changes_nothing_of_a_whole_log_dir(tmp_path):
     source = unpacked("k44")
     kafkalog.salvage(source, tmp_path / "saved")

@@ -292,7 +292,7 @@ TABLES = (
 )
 
 
-@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("width", thinned([80, 100, 160], 3))
 @pytest.mark.parametrize("command", TABLES)
 def test_a_row_of_a_table_is_a_line(command, width, damaged, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))

@@ -100,6 +100,7 @@ def built(kafka, folder, batches):
     return found
 
 
+@pytest.mark.slow
 def test_uncompressed_batches_are_byte_for_byte_those_of_kafkas_builder(kafka, tmp_path):
     source = random.Random(20)
     n = examples(100)

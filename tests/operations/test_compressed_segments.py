@@ -64,7 +64,7 @@ def packed(place, kind, base_offset, n_bytes=None):
     return path
 
 
-@pytest.mark.parametrize("n_bytes", [None, 200])
+@pytest.mark.parametrize("n_bytes", thinned([200, None], 2))
 @pytest.mark.parametrize("kind", KINDS)
 def test_reading_names_what_the_file_is(kind, n_bytes, base_offset, tmp_path):
     path = packed(tmp_path, kind, base_offset, n_bytes)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.kernels
 MEBIBYTE = 2**20
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _nothing_else_is_freed():
     """What tests before left in circles goes before or after, as its blocks would change what waits."""
     gc.collect()

@@ -11,6 +11,7 @@ import builder
 import golden_sets
 import pytest
 import writing
+from effort import thinned
 from files import broker_on, flip
 from loss_reports import check_nothing_is_lost
 from plans import offsets
@@ -248,7 +249,7 @@ def test_every_command_judges_a_gap_between_segments_alike(root, partition, tmp_
 
 
 @pytest.mark.filterwarnings("ignore::kafkalog.errors.CorruptionWarning")
-@pytest.mark.parametrize("is_compacted", [False, True])
+@pytest.mark.parametrize("is_compacted", thinned([False, True], 2))
 @pytest.mark.parametrize("left", [".index", ".timeindex", ".snapshot", ".log.gz", ""])
 def test_every_command_has_the_same_finding_about_a_gap_whatever_file_is_left_there(
     root, partition, tmp_path, capsys, left, is_compacted
@@ -670,7 +671,7 @@ def transactions(n):
     return batches
 
 
-@pytest.mark.parametrize("row", range(12))
+@pytest.mark.parametrize("row", thinned(range(12), 3))
 @pytest.mark.parametrize("after", [False, True])
 def test_a_lost_marker_is_no_lost_record(tmp_path, row, after):
     batches = transactions(6)

@@ -90,7 +90,7 @@ def test_other_processes_read_what_was_planned_here(kind, tmp_path):
     assert segment.to_table() == kafkalog.open(LOG_DIR)["p-multi-0"].segments[0].to_table()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", thinned(KINDS, 4))
 def test_without_the_metadata_topic_complete_copies_count(kind, tmp_path):
     one = made(tmp_path, kind, **{"p-txn-0": 1, "p-multi-0": 1})
     stored = kafkalog.open(one.log_dir, tiered=one.remote, tiered_keys=KEYS)

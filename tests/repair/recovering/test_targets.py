@@ -148,7 +148,7 @@ LOADS = {
 """Records, and what they do to their partition in each release: seen in the logs of brokers."""
 
 
-@pytest.mark.parametrize("release", TARGETS)
+@pytest.mark.parametrize("release", thinned(TARGETS, 3))
 @pytest.mark.parametrize("name", LOADS)
 def test_a_partition_that_a_coordinator_does_not_load_is_a_problem(name, release, tmp_path):
     topic, records, effects = LOADS[name]
@@ -185,7 +185,7 @@ METADATA = {
 """Records of the metadata log, and whether brokers start after them: seen with 3.9.1 and 4.3.1."""
 
 
-@pytest.mark.parametrize("release", TARGETS)
+@pytest.mark.parametrize("release", thinned(TARGETS, 3))
 @pytest.mark.parametrize("name", METADATA)
 def test_a_record_of_the_metadata_log_that_a_controller_cannot_read_stops_the_start(name, release, tmp_path):
     value, starts = METADATA[name]

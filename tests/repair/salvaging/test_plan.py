@@ -5,7 +5,7 @@ import shutil
 
 import builder
 import pytest
-from effort import THOROUGH
+from effort import THOROUGH, thinned
 from golden_sets import shared_log_dir
 from salvages import dense, log_of, named, output_of, written
 
@@ -84,7 +84,7 @@ def batches_of(name):
     return [data[start:stop] for start, stop in builder.batch_positions(data)]
 
 
-@pytest.mark.parametrize("name", ["p-zstd-java-0", "p-multi-0", "p-v0v1v2-mixed-0"])
+@pytest.mark.parametrize("name", thinned(["p-zstd-java-0", "p-multi-0", "p-v0v1v2-mixed-0"], 2))
 @pytest.mark.parametrize("junk", JUNK, ids=len)
 @pytest.mark.parametrize("order", [(8, 2, 5), (8, 2, 2, 5, 1), (9, 8, 7), (1, 2, 8, 3, 9, 4), ()], ids=str)
 def test_intact_batches_are_found_whatever_their_offsets(name, junk, order, tmp_path):

@@ -147,7 +147,7 @@ def test_random_expressions_give_what_arrow_gives(mixed):
         )()
 
     n_found = 0
-    n_expressions = 250 if THOROUGH else 100
+    n_expressions = 250 if THOROUGH else 50
     for _ in range(n_expressions):
         expression = tree(rng.randrange(4))
         expected = table.filter(expression)

@@ -188,6 +188,7 @@ def questions(draw):
     return segments, split, options, columns
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")  # of gaps between the generated segments
 @settings(max_examples=examples(150))
 @given(st.data())
