@@ -16,7 +16,7 @@ from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.state.cluster_image import ClusterMetadata
 
 ACCEPTED = "To accept all directories of that name, use --set {}:topic.id={} (settings)"
-Standing = Literal["known", "deleted", "newer", "other", "unknown"]
+Standing = Literal["known", "deleted", "newer", "other", "unknown", "misnamed"]
 
 
 @dataclass(slots=True)
@@ -57,7 +57,10 @@ class KnownTopics:
         return ""
 
     def standing(self, copy: Copy) -> Standing:
-        """Whether the metadata know a copy's topic, or have deleted it, or are older than it; "other": of that name."""
+        """Whether the metadata know a copy's topic, or have deleted it, or are older than it.
+
+        "other": of that name; "misnamed": they have its id under another name.
+        """
         topic_id, known = _id_of(copy), self.metadata.topic_ids.get(copy.key.topic)
         if topic_id is not None and topic_id in self.metadata.removed_topic_ids:
             return "deleted"
@@ -65,6 +68,8 @@ class KnownTopics:
             return "known"
         if known is not None and (topic_id in self.metadata.topic_ids.values() or self.metadata.start_offset):
             return "other"
+        if known is None and topic_id is not None and topic_id in self.metadata.topic_ids.values():
+            return "misnamed"
         # a snapshot no longer has the topics that were deleted before it
         return "newer" if topic_id is not None and not self.metadata.start_offset else "unknown"
 
@@ -112,6 +117,13 @@ class KnownTopics:
                     continue
                 if standing == "unknown" and self.doubt:
                     continue
+                if (name := self._meant(copy, standing)) is not None:
+                    key = kf.TopicPartition(name, copy.key.partition)
+                    detail = f"left out: it is {key}, by the metadata log in {self.where}"
+                    detail += ", which is here under that name" if key in copies else ": give the directory that name"
+                    found.append(Finding(Reason.LEFT_OUT, detail, path=str(copy.path), damage=key not in copies))
+                    self.left_out.append(copy)
+                    continue
                 if standing == "deleted":
                     detail = f"left out: the metadata log in {self.where} deletes its topic"
                 else:
@@ -122,6 +134,15 @@ class KnownTopics:
                 self.left_out.append(copy)
         self._drop_left_out(copies)
         return found
+
+    def _meant(self, copy: Copy, standing: Standing) -> str | None:
+        """The topic of a directory that somebody has renamed, by its id, or without one by its capitals."""
+        known = self.metadata.topic_ids
+        if standing == "misnamed":
+            return next(name for name, topic_id in known.items() if topic_id == _id_of(copy))
+        if standing != "unknown" or _id_of(copy) is not None:
+            return None
+        return next((name for name in known if name.lower() == copy.key.topic.lower()), None)
 
     def without_settings(self, topic: str) -> Finding | None:
         """The finding about a topic whose settings an old or incomplete metadata log does not have."""

@@ -342,7 +342,8 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
                 continue
             # what reads for somebody must not be led to files outside of what was named
             if entry.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(resolved):
-                detail = "a link out of the log dir is not followed; name its target to read it"
+                target = os.path.realpath(path)
+                detail = f"a link out of the log dir is not followed; name its target, {target}, to read it"
                 self.findings.append(Finding(Reason.LINK_OUTSIDE, detail, path=str(path), damage=False))
             elif directory.kind is None:
                 self._add_partition(path, None, starts, watermarks)
@@ -455,11 +456,13 @@ def log_dirs_below(path: Place, depth: int = 3) -> list[Place]:
     Source: KafkaBrokerConfigurationBuilder.withLogDirs, Strimzi 1.2; kafka-env.sh, bitnami/kafka 3.4.
     """
     found: list[Place] = []
-    for one in _below(path) if depth else ():
+    below = _below(path) if depth else []
+    for one in below:
         if _is_log_dir(one):
             found.append(one)
         elif not one.name.startswith("."):
-            found += log_dirs_below(one, depth - 1)
+            # an archive may have all directories above: they are alone
+            found += log_dirs_below(one, depth - (len(below) > 1))
     return found
 
 

@@ -102,6 +102,16 @@ class _Disk:
                 self._add(one, depth - 1)
 
     @property
+    def linked(self) -> list[str]:
+        """The partition directories elsewhere to which links in the log dir lead: `boot` does not follow these."""
+        links = [path for path in self.partitions if path.parent == self.path and self._is_link(path.name)]
+        targets = [Path(os.path.realpath(path)) for path in links]
+        return [str(one) for one in targets if not one.is_relative_to(os.path.realpath(self.path))]
+
+    def _is_link(self, name: str) -> bool:
+        return name in self.listing.entries and self.listing.entries[name].is_symlink()
+
+    @property
     def unnamed(self) -> list[str]:
         """Where segments have lost their name, as fsck puts them into lost+found: here, or in directories in here."""
         inside = [(self.path / name, self.partitions.get(self.path / name)) for name in self.listing.directories]
@@ -110,12 +120,13 @@ class _Disk:
 
     def restored_first(self) -> tuple[list[str], list[str], list[str]]:
         """What a boot does not find under its name: compressed segments, archives, directories that fsck has moved."""
-        files = [
-            f"{path.name}/{name}"
-            for path, listing in self.partitions.items()
-            if path.parent == self.path
-            for name in copied_segments(listing.names)
-        ]
+        files = list[str]()
+        for path, listing in self.partitions.items():
+            if path.parent == self.path:
+                files += [f"{path.name}/{name}" for name in copied_segments(listing.names)]
+                # as rsync has a directory for parts
+                inside = [one for name in listing.directories for one in unnamed_partitions(path / name)]
+                files += [f"{path.name}/{name}" for name in inside]
         others = [name for name in self.listing.directories if kf.parse_partition_directory(name) is None]
         moved = [one for name in others for one in unnamed_partitions(self.path / name)]
         return files, [*packed_partitions({*self.listing.names})], moved
@@ -167,6 +178,7 @@ def _boot_step(
     options = [*(() if release is None else ("--release", release))]
     options += [] if metadata is None else ["--metadata", metadata]
     options += [] if tiered is None else ["--tiered", tiered]
+    linked = [one for disk in disks for one in disk.linked]
     named, has_strays = _set_apart(disks)
     if named:
         which = first_names([os.path.basename(path) for path in named])
@@ -180,7 +192,7 @@ def _boot_step(
     if tiered is None and (needed := _tiered(disks, metadata)):
         why += f". {needed}: add --tiered URL, the root of that storage, and what is only there is restored"
     output, larger = _booted_name(disks)
-    command = ("kafkalog", "boot", *(str(disk.path) for disk in disks), *named, *options, "-o", output)
+    command = ("kafkalog", "boot", *(str(disk.path) for disk in disks), *linked, *named, *options, "-o", output)
     before = [*_restored_first(disks), *([larger] if larger else [])]
     return NextStep(command, why, after=f"first {' and '.join(before)}" if before else "")
 

@@ -518,7 +518,41 @@ def segments_in_two_places(cluster):
     cluster.disks.append(other)
 
 
+def a_link_to_another_disk(cluster):
+    (cluster.root / "elsewhere").mkdir()
+    partition = cluster.disks[0] / "single-a-0"
+    partition.symlink_to(partition.rename(cluster.root / "elsewhere" / "single-a-0"))
+    (cluster.disks[0] / "meta.properties").unlink()
+
+
+def a_topic_renamed(cluster):
+    (cluster.disks[0] / "single-a-0").rename(cluster.disks[0] / "single-a-old-0")
+    return "single-a"
+
+
+def a_copy_by_windows(cluster):
+    partition = cluster.disks[0] / "single-a-0"
+    for path in [*partition.iterdir()]:
+        path.rename(path.with_name(path.name.upper()))
+    partition.rename(cluster.disks[0] / "SINGLE-A-0")
+    return "single-a"
+
+
+def parts_of_rsync(cluster):
+    partition = cluster.disks[0] / "single-a-0"
+    (partition / ".rsync-partial").mkdir()
+    segment = cluster.logs(partition)[0]
+    segment.rename(partition / ".rsync-partial" / segment.name)
+    return "single-a"
+
+
+SAID = {
+    "a_topic_renamed": "it is single-a-0, by the metadata log in",
+    "a_copy_by_windows": f"first restore the .log files of SINGLE-A-0/{0:020}.LOG",
+    "parts_of_rsync": "first restore the .log files of single-a-0/.rsync-partial",
+}
 OPERATORS = [
+    *(a_link_to_another_disk, a_topic_renamed, a_copy_by_windows, parts_of_rsync),
     *(rsync_was_stopped, another_cluster_id, another_topic_under_a_name, a_topic_id_of_none),
     *(a_segment_next_to_the_partitions, segments_in_two_places),
 ]
@@ -529,10 +563,13 @@ def test_three_commands_lead_from_a_mistake_to_all_that_is_intact(tmp_path, caps
     cluster = Cluster(tmp_path, 5)
     lacking = mistake(cluster)
     command, n_commands = ["kafkalog", "report", *map(str, cluster.disks)], 0
+    main(command[1:])
+    text = "".join(capsys.readouterr()).replace("\\", "")
     while command[0] == "kafkalog":
         command, n_commands = advice(command, capsys)[0], n_commands + 1
     assert n_commands <= 3
     assert command == ["kafka-server-start.sh", f"{cluster.disks[0]}-booted/server.properties"]
+    assert SAID.get(mistake.__name__, "") in text + (tmp_path / "disk-1-booted" / "report.txt").read_text()
     data = tmp_path / "disk-1-booted" / "data"
     for topic in TOPICS:
         served = {without_epoch(one) for one in output_of(data / f"{topic}-0")}

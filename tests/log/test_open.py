@@ -332,3 +332,10 @@ def test_an_empty_disk_that_is_called_as_a_partition_is_none(tmp_path):
     # in a log dir, it is a partition whose files are gone
     (disks[0] / "gone-0").mkdir()
     assert [*map(str, kafkalog.open_log_dir(disks[0]))] == ["gone-0", "t-0"]
+
+
+def test_a_log_dir_is_found_below_all_directories_of_an_archive(log_dir_copy, tmp_path):
+    below = tmp_path / "restored" / "srv" / "backup" / "var" / "lib" / "kafka"
+    below.mkdir(parents=True)
+    log_dir_copy.rename(below / "data")
+    assert kafkalog.open(tmp_path / "restored").paths == [below / "data"]
