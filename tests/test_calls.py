@@ -33,13 +33,21 @@ OTHER_NAMES = {
 """What errors call arguments that go into others."""
 
 
-@pytest.fixture
-def places(tmp_path, monkeypatch):
-    """A log dir with what functions read, and a folder for what they write."""
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """What functions read; not to be written to."""
+    folder = tmp_path_factory.mktemp("inputs") / "made"
     table = {"key": [b"k"] * 3, "value": [b"v"] * 3, "timestamp": [1_750_000_000_000] * 3}
     for topic in ("orders", "payments"):
-        kafkalog.write_table(table, tmp_path / "log", topic=topic)
-    pq.write_table(pa.table({"value": [b"a"]}), tmp_path / "rows.parquet")
+        kafkalog.write_table(table, folder / "log", topic=topic)
+    pq.write_table(pa.table({"value": [b"a"]}), folder / "rows.parquet")
+    return folder
+
+
+@pytest.fixture
+def places(inputs, tmp_path, monkeypatch):
+    """A log dir with what functions read, and a folder for what they write."""
+    shutil.copytree(inputs, tmp_path, dirs_exist_ok=True)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     return tmp_path

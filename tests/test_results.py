@@ -36,9 +36,15 @@ def results(path, out):
     yield kafkalog.ls(path)
 
 
-def test_a_result_is_true_if_it_is_ok_and_a_list_if_it_has_items(damaged, log_dir, tmp_path):
+@pytest.fixture(scope="module")
+def found(damaged, log_dir, tmp_path_factory):
+    """The results of all verbs about each of the two log dirs."""
+    return {path: [*results(path, tmp_path_factory.mktemp("found"))] for path in (damaged, log_dir)}
+
+
+def test_a_result_is_true_if_it_is_ok_and_a_list_if_it_has_items(damaged, log_dir, found):
     for path in (damaged, log_dir):
-        for result in results(path, tmp_path):
+        for result in found[path]:
             assert bool(result) == getattr(result, "ok", True), result
     verified = kafkalog.verify(damaged)
     assert not verified
@@ -57,9 +63,9 @@ def test_a_result_has_all_findings_below_it(damaged):
     assert "1 of damage" in repr(verified.findings)
 
 
-def test_findings_are_a_list_and_a_frame(damaged, tmp_path):
+def test_findings_are_a_list_and_a_frame(damaged, found):
     pytest.importorskip("pandas")
-    for result in results(damaged, tmp_path):
+    for result in found[damaged]:
         findings = getattr(result, "findings", [])
         assert len(findings) == len([*findings]), result
         if findings:
@@ -68,8 +74,8 @@ def test_findings_are_a_list_and_a_frame(damaged, tmp_path):
             assert [*findings.to_pandas()["reason"]] == [one.reason for one in findings]
 
 
-def test_parts_are_found_by_position_and_by_name(log_dir, tmp_path):
-    for result in results(log_dir, tmp_path):
+def test_parts_are_found_by_position_and_by_name(log_dir, found):
+    for result in found[log_dir]:
         assert len(result) == len([*result]) > 0, result
         if not isinstance(result, PartsReport):
             assert result[next(iter(result))].name == next(iter(result))

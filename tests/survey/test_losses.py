@@ -37,10 +37,10 @@ def write_partition(directory, n=260):
     return [*sorted(int(path.stem) for path in directory.glob("*.log")), end]
 
 
-@pytest.fixture
-def root(tmp_path):
-    """A log dir with one partition, shut down cleanly."""
-    root = tmp_path / "logs"
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A log dir with one partition, shut down cleanly; not to be written to."""
+    root = tmp_path_factory.mktemp("whole") / "logs"
     root.mkdir()
     (root / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
     end = write_partition(root / "orders-0")[-1]
@@ -49,6 +49,12 @@ def root(tmp_path):
     (root / ".kafka_cleanshutdown").touch()
     assert [*kafkalog.verify(root).findings] == []
     return root
+
+
+@pytest.fixture
+def root(whole, tmp_path):
+    """A copy of one's own."""
+    return Path(shutil.copytree(whole, tmp_path / "logs"))
 
 
 @pytest.fixture
