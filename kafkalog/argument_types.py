@@ -57,7 +57,7 @@ def checked(function: FunctionType, fitting: set[type], name: str, value: Any) -
         raise ValueError(f"{name} must be a number of at most 64 bits, not {value}")
     if hint is Any or _fits_by_type(value, hint):
         fitting.add(type(value))
-    elif hasattr(value, "dtype"):
+    elif hasattr(type(value), "dtype"):
         return _of_numpy(value, hint)
     return value
 

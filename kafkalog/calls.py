@@ -10,11 +10,12 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FunctionType
-from typing import Any, Final, SupportsIndex, TypeVar, cast
+from typing import Any, Final, NoReturn, SupportsIndex, TypeVar, cast
 
 from kafkalog.argument_types import MOST, checked, typed_options
+from kafkalog.text import near_name
 
 Call = TypeVar("Call")
 OfClass = TypeVar("OfClass", bound=type)
@@ -71,11 +72,62 @@ def leading(called: Call, owner: str = "") -> Call:
     return cast(Call, call)
 
 
+def missing_attribute(value: object, name: str) -> Any:
+    """Return what has a name in other libraries; for others raise AttributeError, with what to call."""
+    if not name.startswith("_"):
+        from kafkalog.words import same_attribute
+
+        if same := same_attribute(value, name):
+            return getattr(value, same)
+    raise _MissingAttribute(value, name)
+
+
+class _MissingAttribute(AttributeError):
+    """An AttributeError that looks for its words when it is shown: `hasattr` asks without showing any."""
+
+    def __init__(self, value: object, missing: str) -> None:
+        # with a name and an object, Python would add the name that is most similar, however little
+        super().__init__(value, missing)
+
+    def __str__(self) -> str:
+        value, name = self.args
+        message = f"{type(value).__name__!r} object has no attribute {name!r}"
+        if name.startswith("_"):
+            return message
+        from kafkalog.words import unknown_attribute
+
+        return f"{message}; {unknown_attribute(value, name)}"
+
+    def __reduce__(self) -> Any:
+        return AttributeError, (str(self),)
+
+
+_MissingAttribute.__name__ = _MissingAttribute.__qualname__ = "AttributeError"
+_MissingAttribute.__module__ = "builtins"
+
+
+def leading_names(cls: OfClass) -> OfClass:
+    """Return a class whose objects lead as `PublicNames` do: for named tuples, and for dataclasses without a base."""
+    setattr(cls, "__getattr__", missing_attribute)  # noqa: B010 - type checkers would take any name for an attribute
+    lead(cls, ("from_", "to_"), named)
+    return cls
+
+
+def missing_in_module(module: str, names: Sequence[str], name: str) -> NoReturn:
+    """Raise AttributeError for a name that a public module does not have, with the one that is meant, or all."""
+    message = f"module {module!r} has no attribute {name!r}"
+    if not name.startswith("_"):
+        close = near_name(name, names)
+        message += f"; did you mean {close}?" if close else f"; there are {', '.join(names)}"
+    raise AttributeError(message, name=name, obj=None)
+
+
 def _unknown(
     function: FunctionType, name: str, value: object, known: Collection[str], owner: str, args: Sequence[object]
 ) -> str:
     """The message about an option that a function does not have, or a method of the class `owner`."""
-    owner = type(args[0]).__name__ if owner and args else owner
+    if owner and args:
+        owner = (args[0] if isinstance(args[0], type) else type(args[0])).__name__
     title = f"{owner}.{function.__name__}".removesuffix(".__init__") if owner else function.__name__
     return f"{title} has no option {name!r}; {_meant(name, value, known, owner)}"
 
@@ -90,12 +142,34 @@ def _with(
     return (*args[:place], value, *args[place + 1 :]), options
 
 
-def lead(cls: type, beginnings: tuple[str, ...]) -> None:
+def named(called: Call, owner: str) -> Call:
+    """Return a method whose error about the names and the number of its arguments leads; types are its own matter."""
+    function: Any = called
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except TypeError as error:
+            message, trace = str(error), error.__traceback__
+            name = message.partition("() got an unexpected keyword argument ")[2].strip("'")
+            if name not in options and (trace is None or trace.tb_next is not None):
+                raise  # it is about a call further below
+        if name in options:
+            raise TypeError(_unknown(function, name, options[name], keywords_of(function), owner, args))
+        raise TypeError(_wrong_arguments(function, message, args, owner))
+
+    return cast(Call, call)
+
+
+def lead(cls: type, beginnings: tuple[str, ...], leading: Callable[..., Any] = leading) -> None:
     """Let the public methods of a class lead whose names begin so."""
     for name, value in list(vars(cls).items()):
-        is_method = type(value) is FunctionType and not name.startswith("_") and name.startswith(beginnings)
-        if is_method and not hasattr(value, "__wrapped__"):
-            setattr(cls, name, leading(value, cls.__name__))
+        function = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+        is_method = type(function) is FunctionType and not name.startswith("_") and name.startswith(beginnings)
+        if is_method and not hasattr(function, "__wrapped__"):
+            led = leading(function, cls.__name__)
+            setattr(cls, name, led if function is value else type(value)(led))
 
 
 def leading_class(cls: OfClass) -> OfClass:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from kafkalog._kernels.wire import STATUS
-from kafkalog.calls import leading_class
+from kafkalog.calls import leading_class, leading_names
 from kafkalog.html import JsonFields, PartsReport, PublicNames, ReportList
 from kafkalog.text import counted, near, offset_range
 
@@ -406,6 +406,7 @@ class Finding(JsonFields):
         return self.damage and self.reason in LIMIT_NAMES
 
 
+@leading_names
 @leading_class
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import json
+from abc import ABCMeta
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -24,7 +25,7 @@ from typing import (
     overload,
 )
 
-from kafkalog.calls import lead
+from kafkalog.calls import lead, missing_attribute, named
 from kafkalog.result_kinds import arrow_types
 from kafkalog.text import first_names, near
 
@@ -97,19 +98,7 @@ class PublicNames:
         return [name for name in super().__dir__() if not name.startswith("_") and name not in self._internal]
 
     if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return what has this name in other libraries; for others raise AttributeError, with what to call."""
-            message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if not name.startswith("_"):
-                from kafkalog.words import same_attribute, unknown_attribute
-
-                if same := same_attribute(self, name):
-                    return getattr(self, same)
-                if meant := unknown_attribute(self, name):
-                    # with an object, Python would add the name that is most similar, however little
-                    raise AttributeError(f"{message}; {meant}", name=name, obj=None)
-            raise AttributeError(message)
+        __getattr__ = missing_attribute
 
 
 class PublicType(type):
@@ -117,8 +106,22 @@ class PublicType(type):
 
     _internal: Sequence[str]
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            message = f"type object {cls.__name__!r} has no attribute {name!r}"
+            if not name.startswith("_"):
+                from kafkalog.words import unknown_of_class
+
+                message += f"; {unknown_of_class(cls, name)}"
+            raise AttributeError(message, name=name, obj=None)
+
     def __dir__(cls) -> list[str]:
         return [name for name in super().__dir__() if not name.startswith("_") and name not in cls._internal]
+
+
+class PublicAbstract(PublicType, ABCMeta):
+    """`PublicType` for classes with an abstract base, such as a mapping."""
 
 
 class Leading(PublicNames):
@@ -127,9 +130,12 @@ class Leading(PublicNames):
     __slots__ = ()
     _led: ClassVar[tuple[str, ...]] = ("",)
     """How the names of these methods begin."""
+    _led_untyped: ClassVar[tuple[str, ...]] = ()
+    """How the names of those begin that check the types of their arguments themselves."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        lead(cls, cls._led_untyped, named)
         lead(cls, cls._led)
 
 

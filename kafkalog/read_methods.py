@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from kafkalog import html
+from kafkalog.calls import lead, named
 from kafkalog.html import Bulk
 
 if TYPE_CHECKING:
@@ -75,8 +76,11 @@ def with_remote_segments(path: Any, tiered: Any, **options: Any) -> Any:
 class ReadMethods(Bulk):
     """What can be read of a log dir, a partition or a segment. The options are those of the functions."""
 
+    _led_untyped = ("find_", "offset_for", "aborted_transactions", "end_offset_for_epoch", "iter_batches")
+
     def __init_subclass__(cls, **options: Any) -> None:
-        """Leave the methods of logs as they are: scans call them, and each call counts."""
+        """Leave most methods of logs as they are: scans call them, and each call counts."""
+        lead(cls, cls._led_untyped, named)
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: a row for each segment."""

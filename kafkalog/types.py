@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NoReturn
+
+from kafkalog.calls import missing_in_module
 from kafkalog.indexes.measures import IndexMeasures
 from kafkalog.operations.inspecting import (
     EpochsOptions,
@@ -62,3 +65,9 @@ __all__ = [
     "VerifiedValues",
     "VerifyOptions",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        missing_in_module(__name__, __all__, name)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple, get_args
 
-from kafkalog.text import near
+from kafkalog.text import near, near_name
 
 _COMMANDS: Final = """
 head            = cat -n 10                                         | read_table(path, limit=10)
@@ -322,8 +322,8 @@ After ``>`` is a text: for functions with the option before it, or for all that 
 """
 
 _LOG_ENDS: Final = {
-    "start": "first_offset beginning_offset beginning_offsets low_watermark earliest",
-    "end": "last_offset end_offsets high_watermark latest next_offset",
+    "start": "first_offset first_offsets beginning_offset beginning_offsets low_watermark earliest",
+    "end": "last_offset last_offsets end_offsets high_watermark latest next_offset",
 }
 """The words for attributes that are the offsets of a log's ends."""
 
@@ -431,6 +431,10 @@ startswith starts_with endswith ends_with contains match upper lower strip split
 iterrows itertuples iter_rows rows records to_dicts to_pylist tolist = to_arrow(), whose to_pylist() has a dict per row
 max min = argsort(), whose last row is the largest of those that are not null
 n_records num_records count = records_count
+to_dict as_dict asdict dict to_json json items = headers > _asdict()
+topic_partition tp = headers > topic and partition
+timestamp_ms time datetime date = headers > timestamp, in milliseconds
+get_offset get_key get_value = headers > offset, key and value, which are attributes
 message msg text description error what = detail
 code kind type error_code errno status = reason
 filename file file_name segment topic partition topic_partition = reason > path, of the file
@@ -446,6 +450,15 @@ size shape ndim num_rows n_rows n_entries n_batches = nbytes for bytes, and len(
 """
 )
 """Attributes of our objects, ``=`` and what to call instead; if an object has no such attribute."""
+
+_CLASS_ATTRIBUTES: Final = """
+load read parse from_file from_path from_bytes from_buffer frombuffer fromfile = open> CLASS.open(path)
+open load read from_path from_dir from_directory = scan> open(path)
+from_dict from_pydict from_pandas from_arrow from_records from_numpy from_table = \
+    from_arrays> CLASS(2, {"offset": np.arange(2)}), or CLASS.from_arrays(records.to_arrays())
+from_list from_pylist from_array from_numpy from_values from_arrow from_iterable array = of> CLASS.of([b"a", None])
+"""
+"""Attributes of classes, ``=``, a name that the class has, ``>`` and what to call instead; CLASS is its name."""
 
 _SAME_ATTRIBUTES: Final = """
 isnull isna = is_null
@@ -545,9 +558,11 @@ def unknown_keyword(name: str, known: Collection[str], value: object = None) -> 
         return "the result has write(path), to_html(), to_markdown() and to_dict()"
     if meant := _meant_keywords(name, known):
         return f"use {re.sub(r'(?<==|:)( ?)VALUE', lambda found: found[1] + shown(value), ' or '.join(meant))}"
-    if close := near(name, [*known]):
+    longer = [one for one in known if one.startswith(f"{name}_")]
+    if close := near_name(name, known) or (longer[0] if len(longer) == 1 else None):
         return f"did you mean {close}=?"
-    return f"there are {likely(name, known)}" if known else "it has none"
+    there = "there is" if len(known) == 1 else "there are"
+    return f"{there} {likely(name, known)}" if known else "it has none"
 
 
 def shown(value: object) -> str:
@@ -564,12 +579,13 @@ def has_text(name: str, known: Collection[str]) -> bool:
     return any(not one.endswith("=") for one in _meant_keywords(name, known))
 
 
-def likely(word: str, names: Iterable[str]) -> str:
+def likely(word: str, names: Iterable[str], most: int = 0) -> str:
     """The names that a word is most likely to mean, first; the others in their order."""
+    most = most or _SHOWN
     known = [*names]
     best = sorted((one for one in known if _likeness(word, one) > _ALIKE), key=lambda one: -_likeness(word, one))
     ranked = [*best, *(one for one in known if one not in best)]
-    return ", ".join(ranked[:_SHOWN]) + (", ..." if len(ranked) > _SHOWN else "")
+    return ", ".join(ranked[:most]) + (", ..." if len(ranked) > most else "")
 
 
 def _likeness(word: str, name: str) -> float:
@@ -582,6 +598,7 @@ def _likeness(word: str, name: str) -> float:
 
 _ALIKE: Final = 0.6
 _SHOWN: Final = 8
+_SHOWN_ATTRIBUTES: Final = 24
 """The names that an error lists at most."""
 
 
@@ -640,7 +657,7 @@ def _near_name(name: str, known: Iterable[str]) -> str | None:
     """The most similar name, if it does the same: what writes is never suggested for what reads, nor the reverse."""
     verb = name.partition("_")[0]
     names = [one for one in known if _OF_VERBS.keys().isdisjoint((verb, one.partition("_")[0])) or _same(name, one)]
-    return near(name, names)
+    return near_name(name, names)
 
 
 def _same(name: str, other: str) -> bool:
@@ -715,13 +732,14 @@ _READERS: Final = {
 
 def same_attribute(value: object, name: str) -> str | None:
     """The attribute of one of our objects that has another name in other libraries; None for any other name."""
-    known = object.__dir__(value)
-    return next((meant for meant in _pairs(_SAME_ATTRIBUTES).get(name, ()) if meant in known), None)
+    others = _pairs(_SAME_ATTRIBUTES).get(name)
+    known = object.__dir__(value) if others else ()
+    return next((meant for meant in others or () if meant in known), None)
 
 
-def unknown_attribute(value: object, name: str) -> str | None:
-    """The end of the message about an unknown attribute of one of our objects; None if nothing is meant."""
-    inherited = next((dir(base) for base in (list, OSError) if isinstance(value, base)), ())
+def unknown_attribute(value: object, name: str) -> str:
+    """The end of the message about an unknown attribute of one of our objects: what is meant, or all that there is."""
+    inherited = next((dir(base) for base in (list, tuple, OSError, BaseException) if isinstance(value, base)), ())
     known = [one for one in object.__dir__(value) if not one.startswith("_") and one not in inherited]
     is_log = not {"scan", "target"}.isdisjoint(known)
     if meant := _meant_attribute(name, known, is_log=is_log):
@@ -735,9 +753,23 @@ def unknown_attribute(value: object, name: str) -> str | None:
         return f"did you mean {close}?"
     if is_log and (function := unknown_function(name, ())):
         return function
-    return f"there are {likely(name, sorted(known))}" + (
+    shown = {*dir(value)}
+    kind = type(value)
+    listed = sorted((one for one in known if one in shown), key=lambda one: (callable(getattr(kind, one, None)), one))
+    return f"there are {likely(name, listed, _SHOWN_ATTRIBUTES)}" + (
         "" if not of_parts else f"; each part has {likely(name, of_parts)}"
     )
+
+
+def unknown_of_class(kind: type, name: str) -> str:
+    """The end of the message about an unknown attribute of one of our classes."""
+    known = [one for one in dir(kind) if not one.startswith("_")]
+    for lead in _pairs(_CLASS_ATTRIBUTES).get(name, ()):
+        needs, _, text = lead.partition("> ")
+        if needs in known:
+            return f"use kafkalog.{text.replace('CLASS', kind.__name__)}"
+    close = _near_name(name, known)
+    return f"did you mean {close}?" if close else f"there are {likely(name, known, _SHOWN_ATTRIBUTES)}"
 
 
 def _part(name: str, names: Collection[str]) -> str | None:

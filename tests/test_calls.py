@@ -2,11 +2,13 @@
 
 import contextlib
 import datetime
+import functools
 import inspect
 import os
 import re
 import shutil
 import traceback
+from enum import Enum
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ import pytest
 
 import kafkalog
 from kafkalog.calls import keywords_of
+from kafkalog.html import PartsReport
 
 LIKE_SCAN = ("cat", "dataset", "read_pandas", "read_polars", "read_table")
 FUNCTIONS = [name for name in kafkalog.__all__ if inspect.isfunction(getattr(kafkalog, name))]
@@ -178,3 +181,87 @@ def test_the_calls_that_are_varied_are_right(name, places):
     args, options = call_of(name, places)
     with contextlib.suppress(kafkalog.KafkalogError):
         getattr(kafkalog, name)(*args, **options)
+
+
+def parts_of(value, seen, depth=0):
+    """Objects of the package that are reached from one, the first of each class."""
+    kind = type(value)
+    if isinstance(value, (list, tuple)) and kind.__module__ == "builtins":
+        for one in value[:1]:
+            yield from parts_of(one, seen, depth)
+    is_ours = kind.__module__.startswith("kafkalog") and kind.__name__ not in INTERNAL and not isinstance(value, Enum)
+    if not is_ours or kind in seen or depth > MOST_DEPTH:
+        return
+    seen.add(kind)
+    yield value
+    for name in dir(value):
+        if not name.startswith("_"):
+            with contextlib.suppress(Exception):
+                yield from parts_of(getattr(value, name), seen, depth + 1)
+    if isinstance(value, (list, PartsReport)):
+        yield from parts_of([*value], seen, depth + 1)
+
+
+MOST_DEPTH = 3
+INTERNAL = ("Names", "ListOffsets", "DirectoryIdentity", "ObjectStore", "_Keys", "_Values")
+"""Classes of objects that nobody is told of, and of lists that are like those of Python."""
+
+
+def objects(places):
+    """Results, and objects of the public classes."""
+    d, p, out = places / "log", places / "log" / "orders-0", places / "work"
+    partition = kafkalog.open(p)
+    records = partition.to_numpy()
+    yield from (kafkalog.open(d), partition, partition.segments[0], kafkalog.scan(p), kafkalog.batches(p))
+    yield from (records, records.key, records.headers, next(kafkalog.cat(p)), kafkalog.PartitionWriter(out / "x-0"))
+    yield from (partition.segments[0].batches, kafkalog.Limits(), kafkalog.LogConfig(), kafkalog.Compression("zstd"))
+    yield from (kafkalog.Producer(1), kafkalog.TopicPartition("a", 0), kafkalog.location("s3://a/b"))
+    for name in FUNCTIONS:
+        if name not in ("open_buffer", "open_segment", "sample", *ELSEWHERE):
+            args, options = call_of(name, places)
+            with contextlib.suppress(kafkalog.KafkalogError):
+                yield getattr(kafkalog, name)(*args, **options)
+            for path in (places / "out", Path("kafkalog-boot")):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+ELSEWHERE = ("read_pandas", "read_polars", "read_table", "dataset", "tiered_location")
+"""What returns objects of other packages, or places."""
+
+
+def test_a_wrong_attribute_of_any_object_names_what_there_is(places):
+    seen = set()
+    failed = []
+    for one in (part for value in objects(places) for part in parts_of(value, seen)):
+        with pytest.raises(AttributeError) as error:
+            getattr(one, "frobnicate")  # noqa: B009
+        named = re.search(r"there (?:are|is) (\w+)|it has (\w+)", str(error.value))
+        if named is None or not hasattr(one, named[1] or named[2]) or hasattr(one, "_frobnicate"):
+            failed.append(str(error.value))
+    assert not failed, "\n".join(failed)
+    assert len(seen) > 60
+
+
+def led():
+    """The name and the function of all that leads: functions, and methods of public classes."""
+    for name in [*kafkalog.__all__, *kafkalog.types.__all__]:
+        value = getattr(kafkalog, name, None) or getattr(kafkalog.types, name)
+        for method, found in vars(value).items() if inspect.isclass(value) else ():
+            function = getattr(found, "__func__", found)
+            if hasattr(function, "__wrapped__") and inspect.isfunction(function) and not method.startswith("_"):
+                yield f"{name}.{method}", functools.partial(function, value)
+        if inspect.isfunction(value):
+            yield name, value
+
+
+def test_a_wrong_keyword_of_any_function_and_method_leads_to_those_that_there_are(places):
+    leads = re.compile(r"no option 'frobnicate'(?:; there (?:is|are) |; it has none|: it reads no)| needs \w+=")
+    failed = []
+    for name, called in led():
+        args = () if "." in name else call_of(name, places)[0]
+        try:
+            result = called(*args, frobnicate=1)
+            failed.append(f"{name}: no error, {[*result.to_batches()] if hasattr(result, 'to_batches') else result}")
+        except TypeError as error:
+            failed += [] if leads.search(str(error)) else [f"{name}: {error}"]
+    assert not failed, "\n".join(failed)

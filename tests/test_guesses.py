@@ -228,7 +228,7 @@ kafkalog.errors.CorruptionError("crc_mismatch").offset -> base_offset, of the ba
 kafkalog.errors.CorruptionError("crc_mismatch").message -> use detail
 kafkalog.errors.CorruptionError("crc_mismatch").code -> use reason
 kafkalog.errors.CorruptionError("crc_mismatch").segment -> use path
-kafkalog.errors.CorruptionError("crc_mismatch").foo -> there are about
+kafkalog.errors.CorruptionError("crc_mismatch").foo -> there are base_offset, detail, length, path
 kafkalog.batches(d).head(3) -> to_table()[:10]
 kafkalog.scan(p).offsets -> kafkalog.read_table(path, columns=["offset"])["offset"]
 kafkalog.consume -> kafkalog.cat
@@ -246,6 +246,23 @@ kafkalog.topic_list -> kafkalog.ls
 kafkalog.analyse -> kafkalog.batches
 kafkalog.open(d).end_offsets() -> kafkalog.ls
 kafkalog.open(p).end_offsets -> log_end_offset
+# names that nothing has: the error lists what there is
+kafkalog.OffsetIndex.load("x") -> use kafkalog.OffsetIndex.open(path)
+kafkalog.LogDir.open(d) -> use kafkalog.open(path)
+kafkalog.RecordColumns.from_dict({}) -> use kafkalog.RecordColumns(2, {"offset": np.arange(2)})
+kafkalog.BinaryColumn.from_list([]) -> use kafkalog.BinaryColumn.of(
+kafkalog.OffsetIndex.open(5) -> path must be a str or a path
+kafkalog.OffsetIndex.open("x", foo=1) -> OffsetIndex.open has no option 'foo'; there are path, base_offset
+next(kafkalog.cat(p)).foo -> there are headers, key, offset, partition, timestamp, topic, value
+next(kafkalog.cat(p)).to_dict() -> use _asdict()
+next(kafkalog.cat(p)).topic_partition -> use topic and partition
+kafkalog.open(p).offset_for_timestamp(ts=5) -> Partition.offset_for_timestamp has no option 'ts'; there is timestamp
+kafkalog.open(p).segments[0].find_offsets(offset=5) -> did you mean offsets=?
+kafkalog.LogConfig().foo -> there are cleanup_policy
+kafkalog.types.foo -> there are AppendResult
+kafkalog.sql("select 1", d, foo=1) -> sql has no option 'foo'; there are topics
+kafkalog.open(p).last_offsets -> log_end_offset
+kafkalog.scan(d, min_timestamp=1) -> there are end_timestamp, start_timestamp
 # NumPy
 kafkalog.read_time_index -> kafkalog.TimeIndex.open("FILE.timeindex")
 kafkalog.open_time_index -> kafkalog.TimeIndex.open("FILE.timeindex")

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.booting.metadata_log import control, control_batch
+from kafkalog.calls import leading_names
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Limits, NotKafkaError, Reason, UnsafePathError
 from kafkalog.log.partition import Partition
 from kafkalog.state.cluster_image import ClusterMetadata
@@ -31,6 +32,7 @@ from kafkalog.survey.startup_root import root_problems
 _LEVEL: Final = "kraft.version"
 
 
+@leading_names
 @dataclass(slots=True)
 class QuorumRescue:
     """The result of `rescue_quorum`."""

@@ -11,6 +11,7 @@ from typing import Any
 from kafkalog.booting.images import IMAGES
 from kafkalog.booting.metadata_log import Node
 from kafkalog.booting.topics import KEPT, OFF, TopicPlan
+from kafkalog.calls import leading_names
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
 from kafkalog.html import PartsReport, ReportList
 from kafkalog.repair.recovering.targets import TARGETS
@@ -18,6 +19,7 @@ from kafkalog.survey.next_steps import NextStep
 from kafkalog.text import counted, first_names
 
 
+@leading_names
 @dataclass(slots=True)
 class BootNode:
     """A node of the new cluster."""
@@ -39,6 +41,7 @@ class BootNode:
         return cls(node.node_id, directory, node.directory_id, listener, controller, node.log_dirs)
 
 
+@leading_names
 @dataclass(slots=True)
 class BootPartition:
     """A partition from the sources."""
@@ -56,6 +59,7 @@ class BootPartition:
     """Whether this copy is the first leader; the other copies follow it."""
 
 
+@leading_names
 @dataclass(slots=True)
 class BootTransaction:
     """A transaction that is open at the end of a partition."""

@@ -20,6 +20,7 @@ from kafkalog import format as kf
 from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, CoordinatorState
 from kafkalog.booting.known_topics import ACCEPTED
 from kafkalog.booting.sources import Copy
+from kafkalog.calls import leading_names
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     Finding,
@@ -65,6 +66,7 @@ _MOST_ELSEWHERE: Final = 4
 _OF_TIERS: Final = ("remote.", "local.retention.")
 
 
+@leading_names
 @dataclass(slots=True)
 class TopicPlan:
     """A topic of the new cluster."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
+from kafkalog.calls import leading_names
 from kafkalog.errors import KafkalogError
 from kafkalog.log import live
 from kafkalog.records.batch_table import BatchTable
@@ -24,6 +25,7 @@ from kafkalog.state.log_config import COMPACTED
 from kafkalog.storage.location import Place
 
 
+@leading_names
 class Density(NamedTuple):
     """How dense the offsets of a segment are."""
 

@@ -67,7 +67,7 @@ class PartitionPath:
     """None if the checkpoints were not read."""
 
 
-class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
+class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition], metaclass=html.PublicAbstract):
     """The partitions of one or several log dirs, sorted by topic and number. Each is opened on first access.
 
     Parameters

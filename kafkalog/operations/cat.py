@@ -7,12 +7,14 @@ from typing import Any, NamedTuple, Unpack
 
 import pyarrow as pa
 
+from kafkalog.calls import leading_names
 from kafkalog.log.open import Paths
 from kafkalog.scanning.options import ScanOptions
 from kafkalog.scanning.query import Opened
 from kafkalog.scanning.scan import Scan
 
 
+@leading_names
 class Record(NamedTuple):
     """A record. `timestamp` is in milliseconds; None for a record of format v0, which has no timestamp."""
 

@@ -33,6 +33,7 @@ from kafkalog.text import near
 from kafkalog.values.formats.json_text import NotJson, parse
 from kafkalog.values.options import WITH_SCHEMAS
 from kafkalog.values.schemas import in_context
+from kafkalog.words import unknown_keyword
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,7 +145,8 @@ class Querying:
             raise ImportError(not_installed("queries need duckdb", "sql")) from error
         check_on_decode_error(on_decode_error)
         if unknown := [name for name in options if name not in ScanOptions.__annotations__]:
-            raise TypeError(f"unexpected keyword argument {unknown[0]!r}; the options are those of scan")
+            meant = unknown_keyword(unknown[0], [*ScanOptions.__annotations__], options.get(unknown[0]))
+            raise TypeError(f"sql has no option {unknown[0]!r}; {meant}")
         given = cast(dict[str, Any], options)
         opening = {name: given[name] for name in ("limits", *OPENING) if given.get(name) is not None}
         self.log_dir = path if isinstance(path, LogDir) else open_log_dir(path, **opening)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from kafkalog import format as kf
+from kafkalog.calls import leading_names
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     UNREADABLE,
@@ -46,6 +47,7 @@ _OF_HOLES: Final = (Reason.INDEX_TRANSACTION, Reason.TRANSACTION_OUTCOME, Reason
 _WASTES: Final = ("orphan", "unfinished", "deleting", "replaced", "below_start", "leftover")
 
 
+@leading_names
 @dataclass(frozen=True, slots=True)
 class StorageFault:
     """Something in remote storage that should not be there, or is not as it should be."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog import format as kf
+from kafkalog.calls import leading_names
 from kafkalog.errors import FileChangedError, Finding, ReadError, Reason
 from kafkalog.html import HtmlReport, JsonFields, ReportList
 from kafkalog.indexes.index_files import TimeIndex
@@ -43,6 +44,7 @@ _END: Final = 2**63 - 1
 _EMPTY: Final = "the log is empty"
 
 
+@leading_names
 @dataclass(frozen=True, slots=True)
 class SegmentStep:
     """The segment that the lookup searched."""
@@ -55,6 +57,7 @@ class SegmentStep:
     """Whether all batches were walked."""
 
 
+@leading_names
 @dataclass(frozen=True, slots=True)
 class IndexStep:
     """The entry of an index that a broker would follow."""
@@ -72,6 +75,7 @@ class IndexStep:
     """Whether the entry leads to the batch with the answer, or to a batch before it."""
 
 
+@leading_names
 @dataclass(frozen=True, slots=True)
 class BatchStep:
     """The header of the batch that the scan ended at; names as in `BatchTable`."""

@@ -20,7 +20,7 @@ from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog._kernels.header_walk import walk_batches
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
-from kafkalog.html import PublicNames
+from kafkalog.html import Leading, PublicType
 from kafkalog.storage.source import Bytes
 from kafkalog.text import counted, offset_range
 
@@ -54,8 +54,11 @@ _ROWS = 8192  # batches per kernel call
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class BatchTable(PublicNames):
+class BatchTable(Leading, metaclass=PublicType):
     """Headers of the record batches of a segment, one row per batch."""
+
+    _led = ()
+    _led_untyped = ("to_",)
 
     position: npt.NDArray[np.int64]
     """Bytes from the start of the `.log`."""

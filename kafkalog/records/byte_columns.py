@@ -16,7 +16,7 @@ import numpy.typing as npt
 import kafkalog._kernels.columns as kernels
 from kafkalog._kernels.fill import view_strings
 from kafkalog._kernels.filters import OPERATIONS, match_bytes
-from kafkalog.html import PublicNames
+from kafkalog.html import Leading, PublicType
 from kafkalog.read_methods import ArrowMethods
 from kafkalog.storage.source import Bytes
 from kafkalog.text import counted
@@ -81,10 +81,12 @@ def row_numbers(rows: slice | npt.ArrayLike, n: int) -> npt.NDArray[np.int64]:
 Value = TypeVar("Value")
 
 
-class _RowsOf(ArrowMethods, PublicNames, Generic[Value]):
+class _RowsOf(ArrowMethods, Leading, Generic[Value], metaclass=PublicType):
     """A column that takes rows as a one-dimensional NumPy array does."""
 
     __slots__ = ()
+    _led = ()
+    _led_untyped = ("to_", "as_", "slice", "of", "with_header")
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -561,8 +563,9 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
     @classmethod
     def none(cls, n: int) -> HeadersColumn:
         """`n` records without headers."""
-        empty = BinaryColumn(zeros(1), np.empty(0, np.uint8))
-        return cls(zeros(n + 1), empty, empty)
+        starts = zeros(n + 1)
+        empty = BinaryColumn(starts[:1], np.empty(0, np.uint8))
+        return cls(starts, empty, empty)
 
     @classmethod
     def of(

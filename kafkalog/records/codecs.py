@@ -21,6 +21,7 @@ from isal import isal_zlib
 
 from kafkalog import format as kf
 from kafkalog._kernels.crc import checksum_xxh32
+from kafkalog.calls import leading_names
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     CorruptionError,
@@ -42,6 +43,7 @@ _ZSTD_MAX_WINDOW = 2**27
 _CHUNK = 64 * 1024
 
 
+@leading_names
 @dataclass(frozen=True, slots=True)
 class Compression:
     """A codec and its level, as in the configuration of Kafka's producers and brokers.

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.html import PublicNames
+from kafkalog.html import Leading, PublicAbstract
 from kafkalog.read_methods import ArrowMethods
 from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, Slice, ViewColumn, held_bytes, row_numbers
 from kafkalog.text import counted
@@ -105,7 +105,7 @@ def _not_rows(index: object) -> str:
     return f"records have one axis: rows and columns are taken one after the other, {rows}"
 
 
-class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
+class RecordColumns(ArrowMethods, Leading, Mapping[str, Column], metaclass=PublicAbstract):
     """Records as named columns that own their memory.
 
     A mapping from column name to `numpy.ndarray` (one number per record), `BinaryColumn` (key, value) or
@@ -134,6 +134,8 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
     """
 
     __slots__ = ("_columns", "n_records")
+    _led = ()
+    _led_untyped = ("to_", "slice", "from_")
 
     # for editors and type checkers; views (`binary_type=pa.binary_view()`) have the methods of `BinaryColumn`, too
     topic: npt.NDArray[np.str_]
@@ -195,7 +197,7 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
             if same := same_attribute(self, name):
                 return getattr(self, same)
             meant = unknown_attribute(self, name)
-            raise AttributeError(self._unknown(name) + (f"; {meant}" if meant else "")) from None
+            raise AttributeError(f"{self._unknown(name)}; {meant}") from None
 
     def _unknown(self, name: str) -> str:
         """The message about a name that is no column."""

@@ -46,7 +46,9 @@ def __getattr__(name: str) -> Any:
 
         modules = {"export": export, "losses": task_losses, "reindex": reindex, "verify": verify}
         return getattr(modules.get(name, scan), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from kafkalog.calls import missing_in_module
+
+    return missing_in_module(__name__, __all__, name)
 
 
 def register(spark: SparkSession) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.html import PublicNames
+from kafkalog.html import Leading, PublicType
 from kafkalog.parsing import datetime64_milliseconds, parse_time
 
 if TYPE_CHECKING:
@@ -22,13 +22,15 @@ _ENTRIES: Final = "the attribute `entries` is the big-endian array of the file"
 _INT64: Final = np.iinfo(np.int64)
 
 
-class WrittenWhole(PublicNames):
+class WrittenWhole(Leading, metaclass=PublicType):
     """An index or a snapshot: an array of entries that can be written as a new file.
 
     ``index["offset"]`` and ``index.offset`` are a column; other indexes take entries, as of `to_numpy`.
     """
 
     __slots__ = ()
+    _led = ("open", "from_columns", "build", "check")
+    _led_untyped = ("lookup", "floor", "to")
 
     entries: npt.NDArray[np.void]
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
+from kafkalog.calls import leading_names
 from kafkalog.errors import Finding, Reason
 from kafkalog.records.batch_table import BatchTable
 
@@ -36,6 +37,7 @@ class LogProgress(NamedTuple):
     log_end_offset: int
 
 
+@leading_names
 class EpochEndOffset(NamedTuple):
     """A leader's response about the end of an epoch."""
 

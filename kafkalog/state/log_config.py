@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.calls import leading_class
+from kafkalog.calls import leading_class, leading_names
 from kafkalog.errors import ConfigWarning, warn
 from kafkalog.state.properties import read_settings
 from kafkalog.text import near
@@ -62,6 +62,7 @@ def _long(default: int, *synonyms: str | tuple[str, int], at_least: int = -LONG_
     return _setting(default, *synonyms, at_least=at_least, at_most=LONG_MAX)
 
 
+@leading_names
 @leading_class
 @dataclass(frozen=True, kw_only=True)
 class LogConfig:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
+from kafkalog.calls import leading_names
 from kafkalog.errors import DEFAULT_LIMITS, LimitExceededError, Limits, Reason
 from kafkalog.records.batch_table import BatchTable
 
@@ -87,6 +88,7 @@ class EpochChange(NamedTuple):
         )
 
 
+@leading_names
 class TransactionEpochs:
     """Finds transactions in which the producer epoch changes, in the batches passed to `feed` one after the other.
 

@@ -16,12 +16,14 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
+from kafkalog.calls import leading_names
 from kafkalog.errors import Finding, ReadError, Reason, UnsafePathError
 from kafkalog.storage.local import LOCAL
 from kafkalog.storage.source import Bytes, ByteSource
 from kafkalog.storage.store import Entry, Store
 
 
+@leading_names
 class Location(os.PathLike[str]):
     """A path in a store, with the reading half of `pathlib.Path`.
 

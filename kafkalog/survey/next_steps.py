@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkalog import format as kf
+from kafkalog.calls import leading_names
 from kafkalog.errors import Finding, Reason
 from kafkalog.log.log_dir import LogDir, log_dir_of
 from kafkalog.log.partition import Partition
@@ -26,6 +27,7 @@ from kafkalog.survey.startup_files import unnamed_partitions, unnamed_segments
 from kafkalog.text import first_names
 
 
+@leading_names
 @dataclass(frozen=True, slots=True)
 class NextStep:
     """A command to run next."""

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkalog.calls import leading_names
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, TopicPartition, partition_order
 from kafkalog.html import JsonFields, Result
@@ -50,6 +51,7 @@ _RETENTION_MINUTES: Final = 7 * 24 * 60
 """Kafka's default of `offsets.retention.minutes`."""
 
 
+@leading_names
 @dataclass(slots=True)
 class GroupOffset:
     """Where a group stands in a partition."""

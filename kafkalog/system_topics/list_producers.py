@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from kafkalog import format as kf
+from kafkalog.calls import leading_names
 from kafkalog.errors import Finding, OnCorruption
 from kafkalog.html import JsonFields
 from kafkalog.log.partition import Partition
@@ -52,6 +53,7 @@ class ListedProducer(JsonFields):
     """Whether this transaction determines the last stable offset."""
 
 
+@leading_names
 @dataclass(slots=True)
 class PartitionProducers:
     """The producers of a partition."""

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
+from kafkalog.calls import leading_names
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.format import SCHEMAS_TOPIC, TopicPartition
 from kafkalog.html import JsonFields
@@ -55,6 +56,7 @@ MANIFEST: Final = "manifest.json"
 _IGNORED: Final = ("NOOP", "CONTEXT", "ASSOC")
 
 
+@leading_names
 class SchemaReference(NamedTuple):
     """What a schema refers to: the name that it uses, and the subject and version of that schema."""
 

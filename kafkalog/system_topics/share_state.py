@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
+from kafkalog.calls import leading_names
 from kafkalog.format import SHARE_GROUP_STATE
 from kafkalog.log.log_dir import LogDir
 from kafkalog.system_topics.reading import AsOf, Report, name_of
@@ -20,6 +21,7 @@ _STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 3: "archivin
 """By number (`RecordState`)."""
 
 
+@leading_names
 @dataclass(frozen=True, slots=True, order=True)
 class Delivery:
     """Records of a share group that were delivered."""

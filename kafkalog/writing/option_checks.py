@@ -58,7 +58,7 @@ def chosen_compression(config: LogConfig, given: str | Compression | None, level
         # "producer" leaves the choice to producers, and theirs is none by default
         given = "none" if name in ("producer", "uncompressed") else name
     if isinstance(given, str) and level is None:
-        level = getattr(config, f"compression_{given}_level", None)
+        level = vars(config).get(f"compression_{given}_level")
     return Compression.parse(given, level=level)
 
 

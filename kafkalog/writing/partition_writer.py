@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, Unpack
 
 from kafkalog import format as kf
-from kafkalog.calls import leading_class
+from kafkalog.calls import leading_class, leading_names
 from kafkalog.errors import DEFAULT_LIMITS, Limits, Reason, TransactionWarning, UnsafePathError, WriteError, warn
-from kafkalog.html import PublicNames
+from kafkalog.html import Leading
 from kafkalog.interchange.arrow_input import InputOptions, record_slices
 from kafkalog.parsing import integer, optional_integer
 from kafkalog.records.batch_table import Window
@@ -48,6 +48,7 @@ _INT64_MAX: Final = 2**63 - 1
 __all__ = ["AppendResult", "PartitionWriter", "Producer", "check_partition_name"]
 
 
+@leading_names
 class AppendResult(NamedTuple):
     """What an append wrote."""
 
@@ -60,7 +61,7 @@ class AppendResult(NamedTuple):
 
 
 @leading_class
-class PartitionWriter(PublicNames):
+class PartitionWriter(Leading):
     """Writes a partition directory: a new one, or new segments after those of an existing one.
 
     All files appear when the ``with`` block ends without an error (or on `close`), or none of them does.
@@ -155,6 +156,9 @@ class PartitionWriter(PublicNames):
     ...     writer.append(table)
     AppendResult(first_offset=0, last_offset=1, n_batches=1, n_bytes=78)
     """
+
+    _led = ()
+    _led_untyped = ("append", "abort_", "commit", "roll")
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Unpack
 
 from kafkalog import format as kf
+from kafkalog.calls import leading_names
 from kafkalog.errors import Finding, KafkalogError
 from kafkalog.log.log_dir import missing_path
 from kafkalog.log.segment import is_last_segment
@@ -52,6 +53,7 @@ class FilesProgress:
             self._progress(self._done + position)
 
 
+@leading_names
 class Dump:
     """A dump of files; each iteration reads the files again and yields the lines.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
+from kafkalog.calls import leading_names
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.protocol.framing import TOPIC_DECODERS
 from kafkalog.protocol.printed import DECODED_2_8
@@ -47,6 +48,7 @@ class DumpKeywords(TypedDict, total=False):
     limits: Limits
 
 
+@leading_names
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
     """Options of `DumpLogSegments`."""

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Final, Literal, TypedDict, Unpack
 
 import pyarrow as pa
 
+from kafkalog.calls import leading_names
 from kafkalog.errors import DEFAULT_LIMITS, Finding, OutputExistsError, Reason
 from kafkalog.interchange.file_types import FORMATS, TABLE_FORMATS, TEXT_FORMATS, file_type, unknown_format
 from kafkalog.interchange.record_writers import OutputFormat
@@ -47,6 +48,7 @@ from kafkalog.survey.next_steps import Advised, paths_read
 from kafkalog.words import unknown_keyword
 
 
+@leading_names
 @dataclass(frozen=True, slots=True, repr=False)
 class ExportResult(Advised):
     """The result of an export."""

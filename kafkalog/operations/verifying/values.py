@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from kafkalog.calls import leading_names
 from kafkalog.errors import CorruptionWarning, Finding, KafkalogError, Reason
 from kafkalog.format import SCHEMAS_TOPIC
 from kafkalog.log.open import partitions_of
@@ -21,6 +22,7 @@ from kafkalog.values.options import parse_decode
 _MOST_REASONS: Final = 20
 
 
+@leading_names
 @dataclass(slots=True)
 class VerifiedValues:
     """The keys or the values of a topic, decoded."""

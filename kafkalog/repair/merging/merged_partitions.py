@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kafkalog.calls import leading_names
 from kafkalog.html import ReportList
 from kafkalog.repair.rescue.plan import Comparison, LogPlan, RescuePlan
 from kafkalog.repair.rescue.replica import Replica, runs
@@ -14,6 +15,7 @@ from kafkalog.repair.salvaging.salvaged_partitions import CopyReport
 from kafkalog.text import counted, offset_range
 
 
+@leading_names
 @dataclass(slots=True)
 class MergedReplica:
     """One copy of a partition."""
@@ -45,6 +47,7 @@ class MergedReplica:
     """
 
 
+@leading_names
 @dataclass(frozen=True, slots=True)
 class MergedRange:
     """Offsets that come from one copy, or that no copy has."""
@@ -60,6 +63,7 @@ class MergedRange:
     """Of the first and the last batch."""
 
 
+@leading_names
 @dataclass(slots=True)
 class MergedPartition:
     """What became of one partition."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkalog.calls import leading_names
 from kafkalog.errors import DEFAULT_LIMITS, LIMIT_NAMES, Certainty, Finding, Findings, Reason, lost_records
 from kafkalog.html import JsonFields, PartsReport, ReportList
 from kafkalog.survey.losses import Lost, PartitionsReport
@@ -111,6 +112,7 @@ class EvidenceFile:
     quarantine_position: int
 
 
+@leading_names
 @dataclass(slots=True)
 class SalvagedSegment:
     """The bytes of one `.log`; kept, lost, padding and suspect bytes add up to its size."""
@@ -131,6 +133,7 @@ class SalvagedSegment:
     """As the headers say. Compressed v0 and v1 messages count as one, transaction markers not at all."""
 
 
+@leading_names
 @dataclass(slots=True)
 class SalvagedPartition:
     """What became of one partition."""
