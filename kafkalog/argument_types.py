@@ -219,7 +219,8 @@ _NAMES: Final = {
 
 def _described(hint: Any) -> str:
     """What a value has to be, in words."""
-    *others, last = dict.fromkeys(words for one in _kinds(hint) for words in _words(one))
+    told = dict.fromkeys(words for one in _kinds(hint) for words in _words(one))
+    *others, last = (one for one in told if not any(other.startswith(f"{one} by ") for other in told))
     return f"{', '.join(others)} or {last}" if others else last
 
 
@@ -280,6 +281,15 @@ def _of_date(name: str, value: Any, kind: Any, _args: object) -> str | None:
     return f'use {name}="{value.isoformat()}"' if kind is datetime and hasattr(value, "isoformat") else None
 
 
+def _of_time(name: str, value: Any, kind: Any, _args: object) -> str | None:
+    """The option for a time, in place of one for an offset."""
+    is_text = isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d|-\d+[a-z]", value)
+    if name not in ("start_offset", "end_offset", "offset", "to_offset", "before_offset"):
+        return None
+    shown = repr(value) if is_text else "..."
+    return f"use {name.replace('offset', 'timestamp')}={shown}" if is_text or isinstance(value, datetime) else None
+
+
 def _of_file(name: str, value: Any, kind: Any, _args: object) -> str | None:
     if kind is not os.PathLike:
         return None
@@ -289,5 +299,5 @@ def _of_file(name: str, value: Any, kind: Any, _args: object) -> str | None:
     return f"open {os.fspath(file)!r} by its name" if isinstance(file, (str, os.PathLike)) else None
 
 
-_LEADS: Final = (_of_fields, _of_one, _of_text, _of_date, _of_file)
+_LEADS: Final = (_of_fields, _of_one, _of_text, _of_time, _of_date, _of_file)
 """What to type instead of a value of another type: take name, value, the kind that is expected and its arguments."""

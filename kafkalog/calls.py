@@ -72,7 +72,7 @@ def leading(called: Call, owner: str = "") -> Call:
     return cast(Call, call)
 
 
-def missing_attribute(value: object, name: str) -> Any:
+def missing_attribute(value: object, name: str) -> object:
     """Return what has a name in other libraries; for others raise AttributeError, with what to call."""
     if not name.startswith("_"):
         from kafkalog.words import same_attribute
@@ -98,7 +98,7 @@ class _MissingAttribute(AttributeError):
 
         return f"{message}; {unknown_attribute(value, name)}"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type, tuple[str]]:
         return AttributeError, (str(self),)
 
 
@@ -144,10 +144,10 @@ def _with(
 
 def named(called: Call, owner: str) -> Call:
     """Return a method whose error about the names and the number of its arguments leads; types are its own matter."""
-    function: Any = called
+    function = cast(FunctionType, called)
 
     @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
+    def call(*args: object, **options: object) -> object:
         try:
             return function(*args, **options)
         except TypeError as error:
@@ -162,13 +162,13 @@ def named(called: Call, owner: str) -> Call:
     return cast(Call, call)
 
 
-def lead(cls: type, beginnings: tuple[str, ...], leading: Callable[..., Any] = leading) -> None:
+def lead(cls: type, beginnings: tuple[str, ...], leading: Callable[[FunctionType, str], object] = leading) -> None:
     """Let the public methods of a class lead whose names begin so."""
     for name, value in list(vars(cls).items()):
         function = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
         is_method = type(function) is FunctionType and not name.startswith("_") and name.startswith(beginnings)
         if is_method and not hasattr(function, "__wrapped__"):
-            led = leading(function, cls.__name__)
+            led = leading(cast(FunctionType, function), cls.__name__)
             setattr(cls, name, led if function is value else type(value)(led))
 
 

@@ -82,12 +82,28 @@ def column_hint(name: str, columns: Sequence[str]) -> str:
     several = re.split(r"[\s;|]+", name)
     if several[1:] and {*several} <= {*columns}:
         return f"a comma separates columns: {','.join(several)}"
+    meant = _OTHER_COLUMNS.get(name.lower())
+    if meant in columns:
+        return f"use {meant}"
     if found := near(name, columns):
         return f"did you mean {found!r}?"
     there = f"there are {', '.join(columns)}"
     if not re.fullmatch(r"[A-Za-z_]\w*(?:\.\w+)*", name) or name.startswith(("key.", "value.", "headers.")):
         return there
     return f"{there}; a field of JSON values is value.{name}, with --value-format json (decode={{'value': 'json'}})"
+
+
+_OTHER_COLUMNS: Final = {
+    **dict.fromkeys(("ts", "time", "date", "datetime", "timestamp_ms", "created"), "timestamp"),
+    **dict.fromkeys(("message", "msg", "payload", "data", "body", "val"), "value"),
+    **dict.fromkeys(("partition_id", "part"), "partition"),
+    **dict.fromkeys(("header", "hdrs"), "headers"),
+    **dict.fromkeys(("topic_name",), "topic"),
+    **dict.fromkeys(("codec", "compression_type"), "compression"),
+    **dict.fromkeys(("off", "_offset", "offsets"), "offset"),
+    **dict.fromkeys(("leader_epochs", "epoch", "partition_leader_epoch"), "leader_epoch"),
+}
+"""Names that clients and tables have for columns."""
 
 
 def some(words: Sequence[object]) -> str:
@@ -283,8 +299,9 @@ def check_names(what: str, wanted: str | Sequence[str] | None, known: Sequence[s
     for pattern in [wanted] if isinstance(wanted, str) else wanted or ():
         if not any(fnmatchcase(name, pattern) for name in known):
             no_such = f"no {what} matches" if set(pattern) & set("*?[") else f"no {what}"
-            topic, _, number = pattern.rpartition("-")
-            if what == "topic" and topic in known and number.isdecimal():
+            found = re.fullmatch(r"(.+)[-:/#](\d+)", pattern)
+            if what == "topic" and found is not None and found[1] in known:
+                topic, number = found.groups()
                 meant = f"the partition is -t {topic} -p {number} (topics={topic!r}, partitions={number})"
             else:
                 meant = hint(pattern, known)

@@ -72,8 +72,12 @@ to-arrow arrow feather to-feather ipc > kafkalog export PATH -o out.arrow | read
 to-delta delta iceberg to-iceberg > kafkalog export PATH -o TABLE --format delta --resume \
     | export(path, output, format="delta", resume=True)
 extract copy-out > kafkalog export PATH -o out.parquet | export(path, "out.parquet")
+bench benchmark perf performance speed speedtest timeit throughput profile-read \
+    > kafkalog verify PATH, with time before it: it reads and checks everything (docs/benchmarks.md has measurements) \
+    | verify(path), which reads and checks everything
 produce producer-perf-test console-producer append write import ingest insert put from-parquet from-csv \
-    > kafkalog load FILE -o DIR --topic TOPIC | load(file, output, topic=name), or write_table(table, path, topic=name)
+    > kafkalog load FILE -o DIR --topic TOPIC (FILE is Parquet, Arrow, CSV or JSON lines) \
+    | load(file, output, topic=name), or write_table(table, path, topic=name)
 read-csv load-csv open-csv read-parquet load-parquet open-parquet > kafkalog load FILE -o DIR --topic TOPIC \
     | load(file, output, topic=name) to write a file as a log
 anonymize anonymise pseudonymize redact mask > kafkalog convert PATH -o DIR --redact value=null --redact-where \
@@ -377,7 +381,7 @@ group_by groupby agg aggregate join sort sort_by order_by sort_values unique dis
 sql = kafkalog.sql("select * from records", path)
 show display print = head(20), or kafkalog.cat(path)
 show display print = to_pandas(), or print() of it
-seek skip seek_to_offset = kafkalog.scan(path, start_offset=42)
+seek skip seek_to_offset = kafkalog.scan(path, start_offset=42), or since="2026-11-28T00:00Z" for a time
 consume poll subscribe consumer = kafkalog.cat(path), or kafkalog.scan(path)
 get_partition partition = kafkalog.open_log_dir(path)[topic, number], or kafkalog.scan(path, partitions=0)
 topic = kafkalog.scan(path, topics="orders")
@@ -548,6 +552,8 @@ def unknown_keyword(name: str, known: Collection[str], value: object = None) -> 
 
     A text with a place for a value gets the one that was given.
     """
+    if name in ("filesystem", "fs") and not isinstance(value, (dict, str, type(None))):
+        return "pass kafkalog.location(url, filesystem=filesystem) as the path"
     if name in ("tiered", "tiered_keys", "storage_options", "filesystem") and name not in known:
         option = "storage_options" if name == "filesystem" else name
         given = f"{option}={shown(value)}"
@@ -753,12 +759,14 @@ def unknown_attribute(value: object, name: str) -> str:
         return f"did you mean {close}?"
     if is_log and (function := unknown_function(name, ())):
         return function
-    shown = {*dir(value)}
-    kind = type(value)
+    return _there(value, name, known) + (f"; each part has {likely(name, of_parts)}" if of_parts else "")
+
+
+def _there(value: object, name: str, known: Collection[str]) -> str:
+    """The attributes of an object that people use, as text: what it has, and then what it does."""
+    shown, kind = {*dir(value)}, type(value)
     listed = sorted((one for one in known if one in shown), key=lambda one: (callable(getattr(kind, one, None)), one))
-    return f"there are {likely(name, listed, _SHOWN_ATTRIBUTES)}" + (
-        "" if not of_parts else f"; each part has {likely(name, of_parts)}"
-    )
+    return f"there are {likely(name, listed, _SHOWN_ATTRIBUTES)}"
 
 
 def unknown_of_class(kind: type, name: str) -> str:

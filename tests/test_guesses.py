@@ -246,6 +246,11 @@ kafkalog.topic_list -> kafkalog.ls
 kafkalog.analyse -> kafkalog.batches
 kafkalog.open(d).end_offsets() -> kafkalog.ls
 kafkalog.open(p).end_offsets -> log_end_offset
+# times, places and columns under other names
+kafkalog.scan(d, start_offset="2024-01-01") -> a dict by (topic, partition), not '2024-01-01'; use start_timestamp='2024
+kafkalog.read_table(d, filesystem=object()) -> kafkalog.location(url, filesystem=filesystem) as the path
+kafkalog.read_table(d, columns=["offset", "ts"]) -> use timestamp
+kafkalog.open(p).seek("2024-01-01") -> or since="
 # names that nothing has: the error lists what there is
 kafkalog.OffsetIndex.load("x") -> use kafkalog.OffsetIndex.open(path)
 kafkalog.LogDir.open(d) -> use kafkalog.open(path)
@@ -449,7 +454,7 @@ kafkalog.batches(p)
 kafkalog.sql("select 1 as x", d)
 """
 COMMANDS = """
-kafkalog ls D orders-0 -> no such file or directory
+kafkalog ls D orders-0 -> kafkalog ls PATH -t orders -p 0
 kafkalog list D
 kafkalog cat D --columns offset,vaule -> value
 kafkalog cat D -t ordrs -> orders
@@ -1078,6 +1083,29 @@ kafkalog metadata-shell --snapshot __cluster_metadata-0/00000000000000000222-000
 kafkalog watch D --interval 77 -> kafkalog cat PATH --follow --tail 0; left out: --interval 77
 kafkalog count D --key k-77 --offset 4711 -> left out: --key k-77, --offset 4711
 """
+ROUND_8 = """
+# partitions as kcat and URLs write them
+kafkalog cat D orders:0 -f '%o %k %s\\n' -> kafkalog cat PATH -t orders -p 0 --columns offset,key,value
+kafkalog cat D orders/0 -> use -t orders -p 0 for the partition: kafkalog cat PATH -t orders -p 0
+kafkalog verify D orders-0 -> kafkalog verify PATH -t orders -p 0
+kafkalog metadata D orders:0 -> /orders-0 for the partition: kafkalog metadata
+kafkalog trim D orders-0 --before-offset 3 --dry-run -> the partition is
+kafkalog cat D -t orders:0 -> the partition is -t orders -p 0
+kafkalog cat D 'ord*' -n 1 -> kafkalog cat PATH -t 'ord*' -n 1
+# options that list states and limit lines
+kafkalog transactions D --state ongoing -> use --open for those that are open, --hanging for those that hang
+kafkalog dump --files S --print-data-log --max 5 -> pipe it into head -n 5: kafkalog dump --files PATH --print-data-log
+kafkalog bench D -> use kafkalog verify PATH, with time before it
+kafkalog du -h D
+kafkalog diff D D -> kafkalog diff --content
+kafkalog cat D -t orders --count -> use kafkalog export PATH -t orders --dry-run (it counts records)
+# lines of text, and a directory in a query
+kafkalog produce -t lines -K: -o new2 -> --topic lines (FILE is Parquet, Arrow, CSV or JSON lines); left out: -K:
+kafkalog load notes.txt -o new2 --topic lines -K: -> jq -Rc 'capture("(?<key>[^:]*):(?<value>.*)")' FILE > lines.jsonl
+kafkalog load notes.txt -o new2 --topic lines -> lines of text become JSON lines with jq -Rc '{value: .}' notes.txt
+kafkalog sql 'select topic from cluster' -> kafkalog sql 'select topic from records' cluster
+kafkalog cat D --filter 'ts > 5' -> use timestamp (see
+"""
 UNKNOWN_OPTIONS = """
 # options with a word of what was typed in their names, or else in their help
 kafkalog transactions D --find-open -> about 'open' there is --open (see
@@ -1093,7 +1121,8 @@ kafkalog salvage D -o new --keep-going -> kafkalog dump has it; those of kafkalo
 kafkalog compact P -o new --dirty-ratio 0.5 -> its options are below (see
 kafkalog cat D --frob 5 --zap -c 3 -> no options --frob, --zap, -c; --frob, --zap: its options are below; -c: use -n 3
 """
-TABLES = UNKNOWN_OPTIONS + OPERATOR + DOOR + COMMANDS + OTHER_TOOLS + MORE_MISTAKES + FIRST_TRIES + KINDS + TRIES
+TABLES = ROUND_8 + UNKNOWN_OPTIONS + OPERATOR + DOOR + COMMANDS + OTHER_TOOLS + MORE_MISTAKES
+TABLES += FIRST_TRIES + KINDS + TRIES
 SPARK_JOBS = ("scan", "verify", "reindex")
 
 

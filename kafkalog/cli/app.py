@@ -125,6 +125,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:  # what is printed to it would go to stdout
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if argv is None:
+        sys.meta_path.insert(0, _WithoutPandas())
     # no command does linear algebra, and the threads that OpenBLAS starts for it slow down the import of NumPy
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
@@ -139,6 +141,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGTERM
     except KeyboardInterrupt:
         return int(Exit.INTERRUPTED)
+
+
+class _WithoutPandas:
+    """Hides pandas from Arrow, which imports it where it is installed: as long as a small job. No command needs it."""
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        """Raise ImportError for pandas."""
+        if name == "pandas":
+            raise ModuleNotFoundError("the command kafkalog uses no pandas", name=name)
 
 
 class _Terminated(KeyboardInterrupt):

@@ -22,6 +22,7 @@ from kafkalog.cli.typed import (
     arguments,
     is_path,
     is_topic,
+    partition_named,
     positions,
     put,
     shown,
@@ -82,6 +83,8 @@ def _line(name: str, ours: Sequence[str], rest: Sequence[str]) -> list[str]:
     """Our command line for a word that means the same, with the arguments that follow it."""
     if name == "help":
         return [*rest[:1], "--help"]
+    if name in ("du", "ll", "disk-usage"):  # their -h is for human sizes
+        rest = [one for one in rest if one not in ("-h", "-H")]
     if name in ("head", "tail"):  # their -n 5, -n5 and -5
         option = ours[1]
         rest = [re.sub(r"^-n(?=$|\d)|^-(?=\d+$)", f"{option}=" if one != "-n" else option, one) for one in rest]
@@ -405,6 +408,9 @@ def unexpected(argument: str, command: str, before: Sequence[str]) -> Advice:
         return Advice(f"; paths come first: {LINE}", [command, argument, *others])
     if is_topic(argument, paths):
         return Advice(f"; a topic has an option: {LINE}", [command, *others, "-t", argument])
+    if partition_named(argument, paths):
+        partition, line = with_partition(argument, paths, before)
+        return Advice(f"; the partition is {partition}: {LINE}", [command, *line])
     return Advice("")
 
 
@@ -416,7 +422,7 @@ def left_out(message: str, typed: Sequence[str]) -> str:
     rest: list[str] = []
     for before, word in itertools.pairwise(["", *typed]):
         said = {word, f"{word}s", shown([word]), meant_time(word) or word, _AS_TIMES.get(word, word)}
-        if word.startswith("-") and not word[1:].isdecimal():
+        if word.startswith("-") and not word[1:].isdecimal() and not re.search(r"[=:]\S*$", word):
             continue
         if any(one in message for one in said) or plain(word) in known or before.startswith("-X"):
             continue
@@ -428,10 +434,36 @@ _AS_TIMES: Final = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
 """What Kafka's tools have in place of a time."""
 
 
-def positional_topic(words: Sequence[str]) -> str | None:
-    """The first of some paths that is none, but a topic of a log dir among the others."""
+def positional_topic(
+    words: Sequence[str], own: Collection[str], line: Sequence[str]
+) -> tuple[str, str, list[str]] | None:
+    """The first of some paths that is none, but a topic or a partition of a log dir among the others.
+
+    Returns it, what to type in its place with the options that there are (`own`), and the command line with that; None
+    without one.
+    """
     paths = [word for word in words if is_path(word)]
-    return next((word for word in words if word not in paths and is_topic(word, paths)), None)
+    for word in words if "--topics" in own else ():
+        if word in paths:
+            continue
+        at = line.index(word)
+        if is_topic(word, paths):
+            return word, f"-t {word} for the topic", [*line[:at], "-t", word, *line[at + 1 :]]
+        if place := partition_named(word, paths):
+            options = ["-t", place[0], "-p", place[1]]
+            if "--partitions" in own:
+                return word, f"{shown(options)} for the partition", [*line[:at], *options, *line[at + 1 :]]
+            partition, rest = with_partition(word, paths, line)
+            return word, f"{partition} for the partition", rest
+    return None
+
+
+def with_partition(word: str, paths: Sequence[str], line: Sequence[str]) -> tuple[str, list[str]]:
+    """The path of a partition that a word names, and a command line with it in place of the word and of the log dir."""
+    name = "-".join(partition_named(word, paths) or ())
+    directory = next(path for path in paths if os.path.isdir(f"{path}/{name}"))
+    partition = os.path.join(directory, name)
+    return partition, [partition if one == directory else one for one in line if one != word]
 
 
 def filled(line: str, typed: Sequence[str]) -> str:

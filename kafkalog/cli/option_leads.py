@@ -9,12 +9,12 @@ import itertools
 import os
 import re
 import shlex
-import stat
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkalog.cli.leads import filled
+from kafkalog.cli.terminal import is_redirected
 from kafkalog.cli.typed import (
     CONDITION,
     FORMATS_OF_VALUES,
@@ -29,6 +29,7 @@ from kafkalog.cli.typed import (
     shown,
     with_unit,
 )
+from kafkalog.interchange.file_types import STREAM_FORMATS
 from kafkalog.words import american, rows
 
 
@@ -48,7 +49,7 @@ class Instead(NamedTuple):
     @property
     def said(self) -> str:
         """The text as a clause of a message."""
-        return f"use {self.text}" if self.text.startswith("-") else self.text
+        return f"use {self.text}" if self.text.startswith(("-", "kafkalog ")) else self.text
 
 
 _OPTIONS: Final = r"""
@@ -93,7 +94,7 @@ _OPTIONS: Final = r"""
 -o-wide | --json | leave it out: --json has all columns
 --tail-from --skip --skip-offsets --skip-records --offset-from | --start-offset | --start-offset N
 --sort --sort-by --order-by | --columns | kafkalog sql 'select * from TOPIC order by COLUMN' PATH
---count --count-only --wc | -n | kafkalog export PATH --dry-run, which counts records; -n N reads some
+--count --count-only --wc | -n | kafkalog export PATH --dry-run (it counts records); -n N reads some
 -A -B --context | --start-offset | --start-offset N --end-offset N
 --json-value --json-values --parse-json --decode-json | --value-format | --value-format json
 --value-as | --value-format | --value-format VALUE
@@ -106,6 +107,11 @@ _OPTIONS: Final = r"""
 --level | --compression-level | --compression zstd --compression-level VALUE
 --rename --new-name --topic | convert | kafkalog export PATH --isolation-level read_committed -o FILE.parquet, then \
     kafkalog load FILE.parquet -o DIR --topic NAME
+-K -D --key-delimiter --key-separator --line-delimiter --parse.key | load | lines such as KEY:VALUE become a table \
+    with jq -Rc 'capture("(?<key>[^:]*):(?<value>.*)")' FILE > lines.jsonl, then kafkalog load lines.jsonl -o DIR \
+    --topic TOPIC --encoding utf8
+-l --lines --text --plain --raw | load | lines of text become a table with jq -Rc '{value: .}' FILE > lines.jsonl, \
+    then kafkalog load lines.jsonl -o DIR --topic TOPIC --encoding utf8
 --csv --parquet --json-lines --arrow --arrows --jsonl --ndjson --from --source | load | pass PATH without an option
 --sep --separator --delimiter --delim -d --quote --quotechar | load
     | leave it out: the delimiter is found in the first line: comma, semicolon, tab or pipe
@@ -152,7 +158,9 @@ _OPTIONS: Final = r"""
     --bootstrap-server HOST:PORT --group GROUP --all-topics --reset-offsets --to-earliest sets a cluster's with \
     --execute
 --lag --offsets | groups | leave it out: each line has the committed offset and the lag
---find-hanging --find --ongoing --stuck | --hanging | --hanging
+--find-hanging --find --stuck | --hanging | --hanging
+--ongoing --state --status --states --incomplete --unfinished | --hanging
+    | --open for those that are open, --hanging for those that hang
 --abort --commit | transactions | leave it out: each hanging transaction is listed with the command that ends it
 --days --hours --older-than --keep-days --max-age | --retention-ms | --before-timestamp TIME, or --retention-ms MS
 --ts --time --when --date --at | --timestamp | --timestamp TIME
@@ -169,7 +177,8 @@ _OPTIONS: Final = r"""
 --last-n | --tail | --tail VALUE
 -c --count --max-messages --head --top --first --lines --max --take --read-num --max-records --num --rows --nrows --size
     | -n | -n VALUE
---limit -n --count --head | --limits | leave it out, or pipe it into head -n VALUE
+--limit -n -c --count --head --max --max-messages --max-records --num --lines --first --take --rows --top | --limits
+    | leave it out, or pipe it into head -n VALUE
 -J --jsonl --output-json --ndjson -w --write-out --output-format | --json | --json
 -f% --format --fmt --template --property --formatter --formatter-property --output-hex --hex -F | --columns
     | --columns offset,key,value, or --json
@@ -333,21 +342,11 @@ def _output(file: re.Match[str], name: str, typed: Sequence[str]) -> str:
     """The format of a file, if the output was typed or stdout is one; or else the option for the file."""
     if _has_output(name, typed):
         return f"--format {file[1]}"
-    return f"--format {file[1]} -o -" if _is_to_file(file[1]) else file[0]
+    return f"--format {file[1]} -o -" if file[1] in STREAM_FORMATS and is_redirected(sys.stdout) else file[0]
 
 
 def _has_output(name: str, typed: Sequence[str]) -> bool:
     return not {"-o", "--output"}.difference({name}).isdisjoint(typed)
-
-
-def _is_to_file(suffix: str) -> bool:
-    """Whether the shell writes stdout to a file, and such a table can go there."""
-    from kafkalog.interchange.file_types import STREAM_FORMATS
-
-    try:
-        return suffix in STREAM_FORMATS and stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
-    except (OSError, ValueError, AttributeError):
-        return False
 
 
 _AFTER_A_LINE: Final = re.compile(r"(?:, |; | \()(?=(?:[^']*'[^']*')*[^']*$)")
@@ -495,9 +494,9 @@ def explained(
         return _of_several(unknown, line, typed)
     (name, one), *_ = unknown
     text, lines = filled(one.said, typed), one.lines
-    first = re.match(r"kafkalog (?:'[^']*'|[^,;(|'])*?(?=,|;| \(|$)", text) if command else None
+    first = re.match(r"use (kafkalog (?:'[^']*'|[^,;(|'])*?)(?=,|;| \(|$)", text) if command else None
     if first is not None and line:
-        return f"no option {name}", Advice(f"{LINE}{text[first.end() :]}", line, first[0])
+        return f"no option {name}", Advice(f"use {LINE}{text[first.end() :]}", line, first[1])
     return f"no option {name}", Advice(f"{text}{_joint(text) if line else ''}", line, "", lines=lines)
 
 

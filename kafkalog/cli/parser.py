@@ -188,10 +188,9 @@ class Parser(argparse.ArgumentParser):
                 rest = [one for one in self._given if one != word]
                 line = [*self.prog.split()[1:], *rest, options[0], word]
                 self.error(f"no file or directory {word}; use {options[0]} {word}", Advice(f": {LINE}", line))
-        if "--topics" in self._option_string_actions and (topic := positional_topic(paths)):
-            at = self._given.index(topic)
-            line = [*self.prog.split()[1:], *self._given[:at], "-t", topic, *self._given[at + 1 :]]
-            self.error(f"no file or directory {topic}; use -t {topic} for the topic", Advice(f": {LINE}", line))
+        if found := positional_topic(paths, self._option_string_actions, self._given):
+            word, use, line = found
+            self.error(f"no file or directory {word}; use {use}", Advice(f": {LINE}", [*self.prog.split()[1:], *line]))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; the error for an unknown option names what to type instead."""

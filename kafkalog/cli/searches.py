@@ -8,7 +8,18 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from kafkalog.cli.typed import LINE, TOPICS, Advice, in_filter, is_path, is_topic, options, positions, shown
+from kafkalog.cli.typed import (
+    LINE,
+    TOPICS,
+    Advice,
+    in_filter,
+    is_path,
+    is_topic,
+    options,
+    partition_named,
+    positions,
+    shown,
+)
 
 _LONG_FLAGS: Final = {
     "--ignore-case": "i", "--invert-match": "v", "--count": "c", "--extended-regexp": "E", "--perl-regexp": "P",
@@ -90,8 +101,8 @@ _OF_RECORDS: Final = re.compile(
 
 def _partitions_among(words: Sequence[str], paths: Sequence[str]) -> list[tuple[str, str]]:
     """The topic and number of each word such as ``orders-0`` that is a partition of a log dir."""
-    found = [re.fullmatch(r"(.+)-(\d+)", word) for word in words if not is_topic(word, paths)]
-    return [(one[1], one[2]) for one in found if one and is_topic(one[1], paths)]
+    found = [partition_named(word, paths) for word in words if not is_topic(word, paths)]
+    return [one for one in found if one is not None]
 
 
 def _is_partition(path: str) -> bool:

@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 import sys
 import textwrap
 import threading
@@ -44,6 +45,23 @@ _LEAST: Final = ("headers", "timestamp_type")
 def terminal_width() -> int | None:
     """The width of the terminal that stdout is; None for a file or a pipe, where nothing may be left out."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def is_pipe(stream: TextIO) -> bool:
+    """Whether another program reads what is written to a stream."""
+    return stat.S_ISFIFO(_mode_of(stream))
+
+
+def is_redirected(stream: TextIO) -> bool:
+    """Whether a stream goes to a file or to another program."""
+    return is_pipe(stream) or stat.S_ISREG(_mode_of(stream))
+
+
+def _mode_of(stream: TextIO) -> int:
+    try:
+        return os.fstat(stream.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):
+        return 0
 
 
 def has_colour(stream: TextIO) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafkalog.interchange.file_types import FORMAT_NAMES
@@ -81,7 +83,22 @@ def is_path(argument: str) -> bool:
 
 
 def is_topic(word: str, paths: Sequence[str]) -> bool:
+    """Whether a word is the name of a topic of one of the log dirs, or a glob that matches some."""
+    if set(word) & set("*?["):
+        from kafkalog.storage.listing import Listing
+
+        return any(fnmatch.filter(Listing.or_empty(Path(path)).names, f"{word}-0") for path in paths)
     return any(os.path.exists(f"{path}/{word}-0") for path in paths)
+
+
+def partition_named(word: str, paths: Sequence[str]) -> tuple[str, str] | None:
+    """The topic and the number of a word such as ``orders-0``, ``orders:0`` or ``orders/0``, a partition of a log dir;
+    None for another word.
+    """
+    found = re.fullmatch(r"(.+)[-:/#](\d+)", word)
+    if found is None or not any(os.path.isdir(f"{path}/{found[1]}-{found[2]}") for path in paths):
+        return None
+    return found[1], found[2]
 
 
 TOPICS: Final = ("-t", "--topic", "--topics")

@@ -246,11 +246,15 @@ class _Unpacked(io.RawIOBase):
         return len(data)
 
 
+_OF_TEXT: Final = (".txt", ".text", ".out", ".lst")
+
+
 def _format_of(name: str, format: str | None) -> tuple[str, str | None]:
     named, packed = file_type(name)
     found = format or named
     if found is None:
-        raise unknown_format(name, ", or set format (--format)")
+        to_json = f"; lines of text become JSON lines with jq -Rc '{{value: .}}' {name}"
+        raise unknown_format(name, f", or set format (--format){to_json if name.endswith(_OF_TEXT) else ''}")
     check_format(found, _READERS)
     # both are read from their end, and a compressed stream has only a beginning
     if packed is not None and found in ("parquet", "arrow"):

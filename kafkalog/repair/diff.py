@@ -137,7 +137,7 @@ def diff(
     >>> kafkalog.diff("tests/golden/log_dir/p-multi-0", "tests/golden/log_dir/p-multi-0").ok
     True
     """
-    one, other = _partition(a, limits), _partition(b, limits)
+    one, other = (_partition(path, limits, f"{a} {b}") for path in (a, b))
     # replicas delete old segments each by itself
     start = max(one.log_start_offset, other.log_start_offset)
     ends = one.log_end_offset, other.log_end_offset
@@ -189,17 +189,14 @@ def _lacking(replicas: tuple[Partition, Partition], offset: int) -> Side | None:
     return None
 
 
-def _partition(path: str | os.PathLike[str] | Partition, limits: Limits) -> Partition:
+def _partition(path: str | os.PathLike[str] | Partition, limits: Limits, both: str) -> Partition:
     opened = path if isinstance(path, Partition) else open_path(path, limits=limits)
     if not isinstance(opened, Partition):
         what, more = "not a partition directory: name one, such as orders-0 in a log dir", ""
         if isinstance(opened, LogDir) and len(opened):
             first = min(opened, key=lambda key: (key.topic.startswith("_"), key))
             what = f"a log dir, not a partition directory: name one, such as {opened[first].path}"
-            more = (
-                ", or compare the content of log dirs (kafkalog diff --content A B,"
-                " kafkalog.comparing.content.compare(a, b))"
-            )
+            more = f", or use kafkalog diff --content {both} (kafkalog.comparing.content.compare(a, b)) for log dirs"
         raise NotKafkaError(Reason.NOT_KAFKA, what + more, path=os.fspath(str(path)))
     return opened
 

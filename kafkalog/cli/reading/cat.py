@@ -23,6 +23,7 @@ from kafkalog.cli.scan_options import (
     scan_options,
     usage_errors,
 )
+from kafkalog.cli.terminal import is_pipe
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
@@ -84,6 +85,10 @@ output:
 )
 
 
+_OF_FIELDS: Final = ("json", "avro", "protobuf", "jsonschema", "connectjson")
+"""Formats of values that have fields, of which programs want JSON."""
+
+
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print records."""
     if args.tail is not None and args.limit is not None:
@@ -135,6 +140,8 @@ def _record_format(args: argparse.Namespace, console: Console) -> RecordFormat:
 
     if console.is_json:
         return JsonLines(record_columns_of(args), encoding=args.encoding or "base64")
+    if args.value_format in _OF_FIELDS and is_pipe(sys.stdout):
+        console.note("these are lines of text; --json prints JSON lines, as jq reads them")
     # never in a pipe, where a cut value would pass for a whole one
     cut_at = CUT_AT if sys.stdout.isatty() and not args.full else None
     return TextFormat(args.columns, include_control=args.include_control, cut_at=cut_at)

@@ -104,10 +104,11 @@ def _with_path(query: str) -> str:
     """The command line for a query that has the path in it, as DuckDB has those of files; or else an example."""
     from kafkalog.cli.typed import shown
 
-    path = next((one for one in re.findall(r"'([^']+)'", query) if os.path.exists(one)), None)
-    if path is None:
-        return "kafkalog sql 'select * from orders' /var/lib/kafka"
-    return f"kafkalog {shown(['sql', query.replace(repr(path), 'records'), path])}"
+    named = re.findall(r"'[^']+'|\bfrom ([\"']?[\w./-]+[\"']?)", query, re.IGNORECASE)
+    for text in [*re.findall(r"'[^']+'", query), *named]:
+        if os.path.exists(path := text.strip("'\"")):
+            return f"kafkalog {shown(['sql', query.replace(text, 'records'), path])}"
+    return "kafkalog sql 'select * from orders' /var/lib/kafka"
 
 
 def _of_shell(query: str) -> str:

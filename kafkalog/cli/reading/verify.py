@@ -110,7 +110,7 @@ def _verify_partitions(
         is_folded = not (is_exact(args.verbose) or any(partition.findings) or partition.gaps)
         totals.n_folded += is_folded
         is_shown = not (is_folded or (args.quiet and partition.ok))
-        console.show(_objects(partition), _text_lines(partition, verbose=args.verbose) if is_shown else ())
+        console.show(_objects(partition), _text_lines(partition, args) if is_shown else ())
 
 
 def _count_own(result: Verification, totals: _Totals, console: Console) -> None:
@@ -205,9 +205,12 @@ def _name_of(partition: VerifiedPartition) -> str:
     return str(partition.topic_partition or partition.path)
 
 
-def _text_lines(partition: VerifiedPartition, *, verbose: bool) -> Iterator[str]:
-    name = _name_of(partition)
+def _text_lines(partition: VerifiedPartition, args: argparse.Namespace) -> Iterator[str]:
+    """Yield the lines of a partition; with -q without those of segments that are intact."""
+    name, verbose = _name_of(partition), args.verbose
     for segment in partition.segments:
+        if args.quiet and segment.ok:
+            continue
         state = _state_of(segment.findings, segment.n_more_findings)
         yield f"{name}  {os.path.basename(segment.path)}  {state}"
         yield from _finding_lines(segment.findings, verbose=verbose)

@@ -76,5 +76,7 @@ def show_notes(report: RecoveryReport, what: str, args: argparse.Namespace, cons
     verb = "would be removed" if args.dry_run else "removed"
     removed = f"{what}{report.n_bytes_lost:,} bytes of .log files {verb}"
     console.note(f"{counted(len(report.partitions), 'partition')}: {removed}")
+    if getattr(args, "topics", None) and args.output is not None and not args.dry_run:
+        console.note(f"{args.output} also has the topics that -t leaves out, as they were")
     if report.n_backup_files:
         console.note(f"{counted(report.n_backup_files, 'old file')} kept in {args.backup}; delete it after a check")

@@ -181,7 +181,10 @@ class Preflight(PartitionsReport, JsonFields):
 
     def __repr__(self) -> str:
         how = "clean" if self.is_clean else "unclean"
-        lost = f", {counted(self.n_bytes_lost, 'byte')} lost" if self.n_bytes_lost else ""
+        strays = [partition for partition in self.partitions if partition.stray is not None]
+        n_lost = self.n_bytes_lost - sum(partition.n_bytes for partition in strays)
+        lost = f", {counted(n_lost, 'byte')} lost" if n_lost else ""
+        lost += f", {counted(len(strays), 'partition')} renamed to -stray" if strays else ""
         return f"Preflight({counted(len(self.partitions), 'partition')}, {how} start: {self.verdict}{lost})"
 
 
