@@ -130,9 +130,9 @@ def __getattr__(name: str) -> Any:
             return getattr(types, name)
     message = f"module 'kafkalog' has no attribute {name!r}"
     if not name.startswith("_"):
-        from kafkalog.words import unknown_function
+        from kafkalog.words import names_like, unknown_function
 
-        if meant := unknown_function(name, __all__):
+        if meant := unknown_function(name, __all__) or names_like(name, __all__):
             # with an object, Python would add the name that is most similar, however little
             raise AttributeError(f"{message}; {meant}", name=name, obj=None)
     raise AttributeError(message)

@@ -42,7 +42,8 @@ get where filter > kafkalog cat PATH --filter 'key == WORD' (or 'value contains 
     | read_table(path, filters="key == abc")
 find seek locate > kafkalog lookup PATH --offset N, or kafkalog cat PATH --filter 'key == WORD' \
     | lookup(path, offset=42), or read_table(path, filters="key == abc")
-read consume consumer console-consumer show print view less more messages records fetch poll scan lesen anzeigen \
+read consume consumer console-consumer browse browser viewer data show print view less more messages records fetch \
+    poll scan lesen anzeigen \
     > kafkalog cat PATH | cat(path), or read_table(path, topics="orders")
 rewind skip seek-to-beginning > kafkalog cat PATH --start-offset N | scan(path, start_offset=42)
 logs journalctl > kafkalog cat PATH | cat(path)
@@ -71,8 +72,10 @@ to-json json jsonl to-jsonl ndjson dump-json dump-jsonl \
 to-arrow arrow feather to-feather ipc > kafkalog export PATH -o out.arrow | read_table(path)
 to-delta delta iceberg to-iceberg > kafkalog export PATH -o TABLE --format delta --resume \
     | export(path, output, format="delta", resume=True)
-extract copy-out > kafkalog export PATH -o out.parquet | export(path, "out.parquet")
-bench benchmark perf performance speed speedtest timeit throughput profile-read \
+extract copy-out dumpall pg-dump pgdump pg-dumpall mysqldump unload export-topic \
+    > kafkalog export PATH -o out.parquet | export(path, "out.parquet")
+column-index page-index column-size bloom-filter > kafkalog index-stats PATH | index_stats(path)
+bench benchmark iostat perf performance speed speedtest timeit throughput profile-read \
     > kafkalog verify PATH, with time before it: it reads and checks everything (docs/benchmarks.md has measurements) \
     | verify(path), which reads and checks everything
 produce producer-perf-test console-producer append write import ingest insert put from-parquet from-csv \
@@ -91,7 +94,7 @@ decompress uncompress gunzip unzip zcat > kafkalog convert PATH -o DIR --compres
     | convert(path, output, compression="none")
 recompress rewrite transform compress > kafkalog convert PATH -o DIR --compression zstd \
     | convert(path, output, compression="zstd")
-cp copy clone backup snapshot save-snapshot dd sync rsync scp kopieren sichern \
+cp copy clone backup send snapshot save-snapshot dd sync rsync scp kopieren sichern \
     > kafkalog salvage PATH -o DIR (verified), or cp -a \
     | salvage(path, output)
 repair fix heal fsck-repair reparieren \
@@ -124,8 +127,14 @@ rebuild rebuild-index rebuild-indexes reindex-all regenerate > kafkalog reindex 
 build-index build-indexes make-index create-index new-index > kafkalog reindex PATH --in-place \
     | OffsetIndex.build(segment, index_interval_bytes=4096)
 index-sanity-check > kafkalog verify PATH | verify(path)
-log-cleaner cleaner clean vacuum compaction defrag gc optimize > kafkalog compact PATH -o DIR \
+log-cleaner cleaner clean vacuum compaction defrag defragment gc optimize > kafkalog compact PATH -o DIR \
     | compact(path, output=output)
+empty-topic clear-topic truncate-topic wipe-topic purge-topic > kafkalog trim PATH -t TOPIC --before-timestamp now -o \
+    DIR, which keeps the last segment of each partition \
+    | trim(path, output=output, topics="orders", before_timestamp="now")
+add-partitions increase-partitions repartition alter-topic partitions-add set-partitions \
+    > kafkalog export PATH --isolation-level read_committed -o FILE.parquet, then kafkalog load FILE.parquet -o DIR \
+    --topic NAME --partitions N | load(file, output, topic=name, partitions=12) of what export(path, file) wrote
 delete-records > kafkalog trim PATH --before-offset N -o DIR \
     | trim("DIR/orders-0", output=output, before_offset=42)
 retention expire prune > kafkalog trim PATH --retention-ms MS -o DIR \
@@ -142,7 +151,8 @@ concat concatenate > kafkalog merge REPLICA REPLICA -o DIR \
 groups-list members member list-groups consumers describe-groups share-groups streams-groups \
     > kafkalog groups PATH --members | groups(path)
 txn txns transaction hanging find-hanging > kafkalog transactions PATH | transactions(path)
-config configs settings quotas brokers cluster metadata-shell metadata-quorum features get-cluster-id \
+config configs settings quotas brokers nodes controllers cluster metadata-shell metadata-quorum features \
+    get-cluster-id \
     topic-configs > kafkalog metadata PATH | metadata(path)
 acls acl list-acls > kafkalog metadata PATH --show acls | metadata(path)
 users scram > kafkalog metadata PATH --show scram,quotas | metadata(path)
@@ -155,7 +165,8 @@ size sizes df storage-usage usage > kafkalog space PATH | space(path)
 html dashboard health doctor diagnose ui serve-report > kafkalog report PATH -o report.html \
     | report(path).write("report.html")
 batch batch-info dump-batches compression codecs properties > kafkalog batches PATH --summary | batches(path)
-hexdump xxd od raw strings > kafkalog dump FILE.log --print-data-log, or kafkalog batches PATH | dump("FILE.log")
+hexdump xxd od raw strings zstreamdump dump-tree dump-super \
+    > kafkalog dump FILE.log --print-data-log, or kafkalog batches PATH | dump("FILE.log")
 crc32c crc32 > kafkalog verify PATH | codec.crc32c(data)
 check-crcs crc-ok check-crc verify-crc verify-crcs crcs > kafkalog verify PATH \
     | codec.check_crcs(data) for batches in memory, or verify(path)
@@ -202,9 +213,10 @@ split rotate roll segment resize > kafkalog convert PATH -o DIR --segment-bytes 
 tar zip archive > kafkalog export PATH -o DIR, or tar -c PATH: files are read as they are | export(path, "out.parquet")
 mv move relocate > kafkalog salvage PATH -o DIR (verified), or cp -a while no broker runs there \
     | salvage(path, output), or boot(path, output) for a broker
-rename rename-topic > kafkalog export PATH --isolation-level read_committed -o FILE.parquet, then kafkalog load \
+rename rename-topic copy-topic clone-topic topic-copy \
+    > kafkalog export PATH --isolation-level read_committed -o FILE.parquet, then kafkalog load \
     FILE.parquet -o DIR --topic NAME | load(file, output, topic=name) of what export(path, file) wrote
-kafka client kafka-client admin-client admin > kafkalog ls PATH | open(path)
+kafka kafkactl rpk zfs zpool btrfs pool client kafka-client admin-client admin > kafkalog ls PATH | open(path)
 reassign-partitions reassign preferred-replica-election alter-partitions create alter > kafkalog metadata PATH; a \
     running cluster is changed by Kafka's own scripts | metadata(path)
 log > kafkalog cat PATH for its records, kafkalog batches PATH for its batches, or kafkalog ls PATH | open(path)
@@ -248,7 +260,7 @@ committed only_committed uncommitted = isolation_level
 encoding = value_format
 engine dtype_backend as_pandas as_polars backend output_type return_type = > kafkalog.read_pandas(path), \
     kafkalog.read_polars(path) or kafkalog.read_table(path)
-index_col parse_dates names converters low_memory = > kafkalog.read_pandas(path), and pandas from there
+index index_col parse_dates names converters low_memory = > kafkalog.read_pandas(path), and pandas from there
 mode = tiered > kafkalog.write_table(table, path, topic=name), which writes; open only reads
 level compresslevel compress_level = compression_level
 buffering compression_level = compression
@@ -258,7 +270,7 @@ partition_by partition_key shard_by = partitioner > partitions=N alone: records 
     partitioner has it; partitioner= names others
 key key_column key_col id_column value_column value_col message_key = \
     partitioner > columns={"key": "id"}, with value_format="json" for the other columns
-sep delimiter delim quotechar quoting header line_terminator na_rep = \
+index sep delimiter delim quotechar quoting header line_terminator na_rep = \
     row_group_rows > kafkalog.read_table(path) and pyarrow.csv.write_csv; here it is commas, and a line of names
 sort sort_by order_by orderby = > to_pandas() of the result and its sort_values(), or \
     kafkalog.sql("select * from records order by key", path)
@@ -278,6 +290,9 @@ n nrows n_rows num_rows rows head max_records max_messages count take top row_li
 usecols fields select cols column projection names = columns
 time when at = timestamp
 before = before_offset
+before = before_timestamp
+older_than age max_age days keep_days = before_timestamp
+older_than age max_age days keep_days = retention_ms
 to = to_offset
 filesystem fs endpoint_url endpoint region credentials client = storage_options
 remote remote_storage tier = tiered
@@ -305,10 +320,13 @@ errors on_error ignore_errors on_bad_lines on_bad_records = on_corruption
 strict verify_checksums check_crc crc = check_crcs
 read_committed isolation = isolation_level
 inplace = in_place
+overwrite overwrite_existing force replace exist_ok if_exists = \
+    output > another output: one that exists is never replaced
+strict fail_fast raise_on_error = indexes_only > the result's ok, which is False after any damage
 mode append incremental = resume
 overwrite_existing exist_ok force = overwrite
 partition_cols partitioning partition_keys = partition_by
-port listener listeners advertised_listeners node_id n_nodes = nodes
+brokers n_brokers replicas port listener listeners advertised_listeners node_id n_nodes = nodes
 retention topic_ids topic_id = settings
 settings_file = metadata
 include_stray = include_unknown
@@ -351,7 +369,7 @@ murmur2 partition_for_key partition_for_keys partitions hash_keys = factorize(),
 gaps offset_gaps missing_offsets = verify(), or kafkalog.read_numpy(path).offset, and np.diff of it
 limit take first nrows sample = head(10), or kafkalog.scan(path, limit=10)
 head limit take first nrows sample = to_table > to_table()[:10]
-fetchall fetchone rows iter_rows iterrows itertuples records messages to_pylist to_dicts to_list tolist = \
+fetchall rows iter_rows iterrows itertuples records messages to_pylist to_dicts to_list tolist = \
     to_table().to_pylist(), or kafkalog.cat(path) for records as objects
 batches = to_batches > kafkalog.batches(path) for those of the log, or to_batches() for tables
 batches = kafkalog.batches(path)
@@ -379,6 +397,23 @@ to_parquet write_parquet sink_parquet to_csv write_csv sink_csv to_json write_js
 group_by groupby agg aggregate join sort sort_by order_by sort_values unique distinct pivot value_counts \
     union sum mean max min = kafkalog.sql("select * from records", path), or to_polars() or to_pandas() first
 sql = kafkalog.sql("select * from records", path)
+assign = kafkalog.open_log_dir(path)[topic, number], which reads without a group
+commit committed committed_offsets = kafkalog.groups(path) for the offsets that groups have committed
+position pos = log_start_offset, and log_end_offset
+seek_to_end = tail(10)
+seek_to_beginning = kafkalog.scan(path), which reads from the first record
+partitions_for_topic partitions_for get_partitions = set_apart > log_dir[topic], whose items are its partitions
+is_active active = is_last
+first_offset start_offset start log_start_offset = next_offset > base_offset
+last_offset end = next_offset, one past the last offset
+fetchone fetchmany fetchval = fetchall > fetchall()[0]
+fetchone fetchmany fetchval = to_table().to_pylist()
+fetchdf fetch_df = df > df()
+fetchnumpy fetch_numpy = to_table > to_table(), and its to_numpy() of each column
+description = schema
+to_json dumps = to_dict > to_dict(), and json.dumps of it
+summary print_summary = to_pandas > print() of it
+n_damage n_findings n_errors n_faults n_problems error_count damage_count = findings > len(findings)
 show display print = head(20), or kafkalog.cat(path)
 show display print = to_pandas(), or print() of it
 seek skip seek_to_offset = kafkalog.scan(path, start_offset=42), or since="2026-11-28T00:00Z" for a time
@@ -552,23 +587,35 @@ def unknown_keyword(name: str, known: Collection[str], value: object = None) -> 
 
     A text with a place for a value gets the one that was given.
     """
-    if name in ("filesystem", "fs") and not isinstance(value, (dict, str, type(None))):
-        return "pass kafkalog.location(url, filesystem=filesystem) as the path"
-    if name in ("tiered", "tiered_keys", "storage_options", "filesystem") and name not in known:
-        option = "storage_options" if name == "filesystem" else name
-        given = f"{option}={shown(value)}"
-        return f"use {option}=" if option in known else f"pass kafkalog.open(path, {given}) as the path"
+    if place := _place(name, known, value):
+        return place
     if name in ("partition", "partition_id") and "partitioner" in known:
         return "partitions= is their number; a column partition has that of each record (0 by default)"
     if name in ("output", "html", "html_path") and name not in known and "config" in known:
         return "the result has write(path), to_html(), to_markdown() and to_dict()"
     if meant := _meant_keywords(name, known):
         return f"use {re.sub(r'(?<==|:)( ?)VALUE', lambda found: found[1] + shown(value), ' or '.join(meant))}"
-    longer = [one for one in known if one.startswith(f"{name}_")]
-    if close := near_name(name, known) or (longer[0] if len(longer) == 1 else None):
+    if close := near_name(name, known) or _only_longer(name, known):
         return f"did you mean {close}=?"
     there = "there is" if len(known) == 1 else "there are"
     return f"{there} {likely(name, known)}" if known else "it has none"
+
+
+def _place(name: str, known: Collection[str], value: object) -> str | None:
+    """What to type for an option about the place of the files, of a function that does not have it."""
+    if name in ("filesystem", "fs") and not isinstance(value, (dict, str, type(None))):
+        return "pass kafkalog.location(url, filesystem=filesystem) as the path"
+    if name not in ("tiered", "tiered_keys", "storage_options", "filesystem") or name in known:
+        return None
+    option = "storage_options" if name == "filesystem" else name
+    given = f"{option}={shown(value)}"
+    return f"use {option}=" if option in known else f"pass kafkalog.open(path, {given}) as the path"
+
+
+def _only_longer(name: str, known: Collection[str]) -> str | None:
+    """The one name that begins with the words of another."""
+    longer = [one for one in known if one.startswith(f"{name}_")]
+    return longer[0] if len(longer) == 1 else None
 
 
 def shown(value: object) -> str:
@@ -644,14 +691,29 @@ def unknown_function(name: str, known: Iterable[str]) -> str | None:
     return _OF_VERBS.get(verb) if noun else None
 
 
+def names_like(name: str, known: Iterable[str]) -> str:
+    """The public names that have a word of an unknown one, or else the functions, as text."""
+    words = {one.lower() for one in re.findall(r"[A-Z]?[a-z0-9]+", name) if len(one) > 2}
+    alike = [one for one in known if words & {part.lower() for part in re.findall(r"[A-Z]?[a-z0-9]+", one)}]
+    names = alike or [one for one in known if one.islower()]
+    return f"there {'are' if names[1:] else 'is'} {', '.join(names)}"
+
+
 def _function_of(noun: str) -> str | None:
     """The function about something, as groups(path) for group_offsets."""
     for one in (noun, *noun.split("_")):
         for spelt in (one, f"{one}s", one.removesuffix("s")):
             if spelt in _log_functions():
-                return f"use kafkalog.{spelt}(path)"
+                return f"use kafkalog.{spelt}({', '.join(_needed_by(spelt)) or 'path'})"
     lead = command_lead(plain(noun))
     return None if lead is None or lead.python.startswith(("open(", "cat(")) else f"use {_called(lead.python)}"
+
+
+def _needed_by(function: str) -> list[str]:
+    """The arguments that a public function needs by position."""
+    called = getattr(sys.modules["kafkalog"], function)
+    code, defaults = called.__wrapped__.__code__, called.__wrapped__.__defaults__ or ()
+    return list(code.co_varnames[: code.co_argcount - len(defaults)])
 
 
 def _called(python: str) -> str:
@@ -715,6 +777,11 @@ read_schema = kafkalog.scan(path).schema for the columns, or kafkalog.schemas(pa
 read_metadata = kafkalog.ls(path) for sizes and numbers of records, or kafkalog.metadata(path) for the topics of KRaft
 scan_polars lazyframe scan_lazy read_lazy = polars.scan_pyarrow_dataset(kafkalog.dataset(path)), which is lazy, or \
     kafkalog.read_polars(path)
+avrodeserializer jsondeserializer protobufdeserializer deserializingconsumer avroconsumer valuedeserializer = \
+    kafkalog.read_table(path, value_format="json"), or another format, with schemas= or a schema
+schemaregistryclient schemaregistry = kafkalog.schemas(path), or schemas="http://localhost:8081" of a scan
+newtopic createtopic topicmetadata = kafkalog.write_table(table, path, topic=name)
+parquetfile parquetdataset ipcfile = kafkalog.scan(path), and its schema and to_batches()
 file h5file hdffile = kafkalog.open_log_dir(path)["orders", 0] for a partition, or kafkalog.ls(path) for a list
 writer logwriter topicwriter segmentwriter = kafkalog.PartitionWriter("DIR/orders-0") for a partition, whose \
     append(table) writes, or kafkalog.write_table(table, path, topic=name) for one table
@@ -750,16 +817,25 @@ def unknown_attribute(value: object, name: str) -> str:
     is_log = not {"scan", "target"}.isdisjoint(known)
     if meant := _meant_attribute(name, known, is_log=is_log):
         return f"use {meant}"
-    if "tables" in known and name in value.tables:  # type: ignore[attr-defined]
-        return f"use tables[{name!r}], or to_pandas({name!r})"
     of_parts = () if is_log else _names_of_parts(value, known)
-    if part := _part(name, of_parts):
-        return f"use [part.{part} for part in result]: each part has it"
+    if part := _named_part(value, name, known, of_parts):
+        return f"use {part}"
     if close := _near_name(name, known):
         return f"did you mean {close}?"
     if is_log and (function := unknown_function(name, ())):
         return function
     return _there(value, name, known) + (f"; each part has {likely(name, of_parts)}" if of_parts else "")
+
+
+def _named_part(value: Any, name: str, known: Collection[str], of_parts: Collection[str]) -> str | None:
+    """The call for a table, a topic or an attribute of each part, whose name was taken for an attribute."""
+    if "tables" in known and name in value.tables:
+        return f"tables[{name!r}], or to_pandas({name!r})"
+    if "set_apart" in known:
+        return next((f"log_dir[{one!r}]" for one in value.topics if re.sub(r"\W", "_", one) == name), None)
+    part = _part(name, of_parts)
+    each = f"[part.{part} for part in result]"
+    return part and f"{f'sum({each})' if name.startswith('total_') else each}: each part has it"
 
 
 def _there(value: object, name: str, known: Collection[str]) -> str:
@@ -781,8 +857,9 @@ def unknown_of_class(kind: type, name: str) -> str:
 
 
 def _part(name: str, names: Collection[str]) -> str | None:
-    """A name, or its singular, if it is among some."""
-    return next((one for one in (name, re.sub(r"ies$", "y", name), name.removesuffix("s")) if one in names), None)
+    """A name, its singular, or what it is a sum of, if it is among some."""
+    spellings = (name, re.sub(r"ies$", "y", name), name.removesuffix("s"), name.removeprefix("total_"))
+    return next((one for one in spellings if one in names), None)
 
 
 def _names_of_parts(value: Any, known: Collection[str]) -> Collection[str]:

@@ -246,6 +246,35 @@ kafkalog.topic_list -> kafkalog.ls
 kafkalog.analyse -> kafkalog.batches
 kafkalog.open(d).end_offsets() -> kafkalog.ls
 kafkalog.open(p).end_offsets -> log_end_offset
+# kafka-python, confluent-kafka
+kafkalog.NewTopic -> kafkalog.write_table
+kafkalog.AvroDeserializer -> value_format=
+kafkalog.SchemaRegistryClient -> kafkalog.schemas(path)
+kafkalog.open(p).assign([1]) -> kafkalog.open_log_dir(path)[topic, number]
+kafkalog.open(p).position() -> log_start_offset, and log_end_offset
+kafkalog.open(p).seek_to_end() -> tail(10)
+kafkalog.open(p).seek_to_beginning() -> kafkalog.scan(path), which reads from the first record
+kafkalog.open(p).commit() -> kafkalog.groups(path)
+kafkalog.open(d).partitions_for_topic("orders") -> log_dir[topic]
+kafkalog.open(d).orders -> log_dir['orders']
+kafkalog.read_sql -> kafkalog.sql(query, path)
+kafkalog.ParquetFile -> kafkalog.scan(path)
+kafkalog.frobnicate -> there are batches, boot, cat
+kafkalog.BatchHeaderOf -> there are
+kafkalog.sql("select 1", d).fetchone() -> fetchall()[0]
+kafkalog.sql("select 1", d).fetchdf() -> df()
+kafkalog.read_table(d, filters="offset < 5 & partition == 0") -> '&' joins no conditions; write and
+kafkalog.verify(d, strict=True) -> the result's ok
+kafkalog.verify(d).n_damage -> len(findings)
+kafkalog.verify(d).summary -> print() of it
+kafkalog.groups(d).total_lag -> sum([part.lag for part in result])
+kafkalog.salvage(d, out / "s", overwrite=True) -> another output
+kafkalog.trim(p, before="2026-01-01") -> use before_offset= or before_timestamp=
+kafkalog.trim(p, older_than="7d") -> use before_timestamp= or retention_ms=
+kafkalog.open(p).segments[0].first_offset -> base_offset
+kafkalog.open(p).segments[0].is_active -> is_last
+kafkalog.write_table([{"value": b"a"}], out, topic="t") -> pyarrow.Table.from_pylist(rows)
+next(kafkalog.open(p).iter_batches()).size -> there are batches, segment
 # times, places and columns under other names
 kafkalog.scan(d, start_offset="2024-01-01") -> a dict by (topic, partition), not '2024-01-01'; use start_timestamp='2024
 kafkalog.read_table(d, filesystem=object()) -> kafkalog.location(url, filesystem=filesystem) as the path
@@ -506,7 +535,7 @@ kafkalog watch D -> --follow
 kafkalog md5sum P -> kafkalog verify
 kafkalog hexdump P -> kafkalog dump
 kafkalog cmp D D -> kafkalog diff
-kafkalog mount D -> there are ls
+kafkalog mount D -> the commands are below
 kafkalog help cat
 kafkalog help
 kafkalog version
@@ -538,7 +567,7 @@ kafkalog gdpr D -> convert
 kafkalog to-parquet P -> export
 kafkalog export P out.parquet -> -o
 kafkalog count D -> sql 'select count(*)
-kafkalog lagg D -> there are ls
+kafkalog lagg D -> the commands are below
 kafkalog headers D -> --columns
 kafkalog sort D -> kafkalog sql
 kafkalog cut -f1 D -> --columns
@@ -555,7 +584,7 @@ kafkalog verify D --quick -> --indexes-only
 kafkalog groups D --reset-offsets -> kafka-consumer-groups.sh
 kafkalog trim P --days 7 -> --before-timestamp -7d
 kafkalog lookup P --key k -> --filter 'key == k'
-kafkalog xyzzy D -> there are ls
+kafkalog xyzzy D -> the commands are below
 kafkalog repair D -> kafkalog verify
 kafkalog backup D -> kafkalog salvage
 kafkalog dashboard D -> report.html
@@ -759,7 +788,7 @@ kafkalog verify D --index-sanity-check -> --indexes-only
 kafkalog delete-records D --offset-json-file x.json -> --before-offset N
 kafkalog cat D --consumer-property isolation.level=read_committed -> leave it out
 # tables
-kafkalog schema P -> describe TOPIC
+kafkalog schema P -> 'describe records'
 kafkalog rowcount P -> count(*)
 kafkalog meta S -> kafkalog ls
 kafkalog convert D -o c --from kafka -> kafkalog export
@@ -811,7 +840,7 @@ kafkalog group-offsets D -> kafkalog groups
 kafkalog compaction-status D -> kafkalog compact
 kafkalog check-damage D -> kafkalog verify
 kafkalog analyse-batches D -> kafkalog batches
-kafkalog frobnicate-twice D -> there are ls
+kafkalog frobnicate-twice D -> the commands are below
 kafkalog aws s3 ls s3://b -> kafkalog ls s3://
 kafkalog exec 'select 1' D -> kafkalog sql
 kafkalog cat P --print-offset -> --columns
@@ -1083,6 +1112,47 @@ kafkalog metadata-shell --snapshot __cluster_metadata-0/00000000000000000222-000
 kafkalog watch D --interval 77 -> kafkalog cat PATH --follow --tail 0; left out: --interval 77
 kafkalog count D --key k-77 --offset 4711 -> left out: --key k-77, --offset 4711
 """
+ROUND_9 = """
+# sqlite3 and DuckDB
+kafkalog -c 'select 1' D -> use kafkalog sql -c 'select 1' PATH
+kafkalog sql -line D 'select 1' -> the first line has the names; --csv, --json or -o FILE choose another form: kafkalog
+kafkalog sql D -f q.sql -> give the query itself: -c "$(cat FILE)"
+kafkalog sql --readonly D 'select 1' -> is never changed without --in-place: kafkalog sql PATH 'select 1'
+kafkalog sql D 'delete from orders' -> queries only read: kafkalog convert
+# parquet-tools
+kafkalog schema P -> use kafkalog sql 'describe records' PATH for the columns
+kafkalog column-index P -> use kafkalog index-stats PATH
+# Conduktor and AKHQ
+kafkalog browse D orders -> use kafkalog cat PATH -t orders
+kafkalog topics D --search ord -> use kafkalog ls PATH -t '*ord*'
+kafkalog produce D -t orders -k a -v b -> left out:
+kafkalog data D -t orders --sort newest -> kafkalog cat PATH -t orders
+kafkalog nodes D/cluster -> use kafkalog metadata PATH
+kafkalog export-topic D orders -> use kafkalog export PATH -t orders -o out.parquet
+kafkalog empty-topic D orders -> use kafkalog trim PATH -t orders --before-timestamp now -o DIR, which keeps the last
+kafkalog increase-partitions D orders 12 -> kafkalog load FILE.parquet -o DIR --topic NAME --partitions N; left out: 12
+kafkalog copy-topic D orders orders2 -> kafkalog export PATH -t orders --isolation-level read_committed -o FILE.parquet
+kafkalog cat D -t orders --key-contains k -> kafkalog cat PATH -t orders --filter 'key contains k'
+kafkalog cat D -t orders --jsonpath '$.total' -> --value-format json --columns value.FIELD
+kafkalog cat D -t orders --filter '$.total > 50' -> is 'value.total > 50', with --value-format json
+kafkalog cat D --filter 'offset > 3 & offset < 5' -> '&' joins no conditions; write and
+kafkalog cat D --filter 'key == a | key == b' -> '|' joins no conditions; write or
+# pg_dump, zfs, btrfs
+kafkalog dumpall D -> use kafkalog export PATH -o out.parquet
+kafkalog btrfs check D
+kafkalog scrub status D -> use kafkalog verify PATH
+kafkalog df -h D -> use kafkalog space PATH (see
+kafkalog zpool status D -> use kafkalog ls PATH, or kafkalog report PATH
+kafkalog send D -> use kafkalog salvage PATH -o DIR
+kafkalog defragment D -> use kafkalog compact PATH -o DIR
+kafkalog iostat D -> use kafkalog verify PATH, with time before it
+# commands that nothing has: those whose summary has the word, or all by job
+kafkalog mount D -> no command 'mount'; the commands are below (see kafkalog -h)
+kafkalog codecs-of D -> kafkalog batches PATH --summary
+kafkalog aborted-ends D -> about 'ends' there are kafkalog recover, kafkalog truncate
+kafkalog acl-list D/cluster -> kafkalog metadata
+kafkalog savings D -> about 'savings' there is kafkalog space (see
+"""
 ROUND_8 = """
 # partitions as kcat and URLs write them
 kafkalog cat D orders:0 -f '%o %k %s\\n' -> kafkalog cat PATH -t orders -p 0 --columns offset,key,value
@@ -1112,16 +1182,16 @@ kafkalog transactions D --find-open -> about 'open' there is --open (see
 kafkalog cat D --min-timestamp 5 -> about 'timestamp' there are --start-timestamp, --end-timestamp (see
 kafkalog trim P --log-start-offset 5 -o new -> about 'offset' there is --before-offset (see
 kafkalog load in.csv -o new --timestamp-field ts -> about 'timestamp' there are --timestamp-column, --truncate
-kafkalog cat D --schema-id 5 -> kafkalog load has it; about 'schema id' there are --id-size, --schema, --key-schema
+kafkalog cat D --schema-id 5 -> an option of kafkalog load; about 'schema id' there are --id-size, --schema
 kafkalog boot D -o new --verify-it -> about 'verify' there is --dry-run (see
 kafkalog ls D --min-size 5 -> about 'size' there is --bytes (see
 kafkalog diff D D --keys -> about 'keys' there is --ignore (see
 # another command has it, or none
-kafkalog salvage D -o new --keep-going -> kafkalog dump has it; those of kafkalog salvage are below (see
+kafkalog salvage D -o new --keep-going -> an option of kafkalog dump; those of kafkalog salvage are below (see
 kafkalog compact P -o new --dirty-ratio 0.5 -> its options are below (see
 kafkalog cat D --frob 5 --zap -c 3 -> no options --frob, --zap, -c; --frob, --zap: its options are below; -c: use -n 3
 """
-TABLES = ROUND_8 + UNKNOWN_OPTIONS + OPERATOR + DOOR + COMMANDS + OTHER_TOOLS + MORE_MISTAKES
+TABLES = ROUND_9 + ROUND_8 + UNKNOWN_OPTIONS + OPERATOR + DOOR + COMMANDS + OTHER_TOOLS + MORE_MISTAKES
 TABLES += FIRST_TRIES + KINDS + TRIES
 SPARK_JOBS = ("scan", "verify", "reindex")
 

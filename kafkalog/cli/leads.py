@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from kafkalog.cli.commands import LISTING_VERBS, LISTS
+from kafkalog.cli.other_options import commands_in_place_of
 from kafkalog.cli.searches import at_offset, search
 from kafkalog.cli.typed import (
     CONDITION,
@@ -35,12 +36,10 @@ from kafkalog.words import Lead, command_lead, commands, plain
 
 def translated(argv: Sequence[str], known: Collection[str]) -> list[str]:
     """A command line with a command of ours, if its first word means the same as one, or two words are one of ours."""
-    if not argv or argv[0].startswith("-"):
-        return [*argv]
-    if argv[0] in known:
+    if not argv or argv[0].startswith("-") or argv[0] in known:
         return [*argv]
     name, rest = plain(argv[0]), [*argv[1:]]
-    if name == "run-class" and rest:  # Kafka's starter of its tools
+    if _is_command_of_tool(name, rest[:1], known):
         return translated(rest, known)
     if rest and f"{name}-{rest[0]}" in known:
         return [f"{name}-{rest[0]}", *rest[1:]]
@@ -52,6 +51,12 @@ def translated(argv: Sequence[str], known: Collection[str]) -> list[str]:
     if lead is None or not lead.is_same:
         return [*argv]
     return _line(name, lead.line.split(), rest)
+
+
+def _is_command_of_tool(name: str, following: Sequence[str], known: Collection[str]) -> bool:
+    """Whether a word is another tool, and a command of it follows."""
+    is_command = any(plain(one) in known or command_lead(plain(one)) is not None for one in following)
+    return name in _TOOLS.split() and is_command
 
 
 def without_verb(argv: Sequence[str]) -> list[str]:
@@ -96,6 +101,8 @@ def _is_noun(word: str, known: Collection[str]) -> bool:
     return not is_path(word) and (name in known or f"{name}s" in known or name in commands())
 
 
+_TOOLS: Final = "run-class zfs zpool btrfs rpk kafkactl kaf kcl etcdctl parquet-tools parquet-cli pqrs conduktor akhq"
+"""Other tools, whose own commands follow."""
 _VERBS: Final = ("list", "describe", "show", "get", "view", "display", "print", "inspect", "read")
 """Verbs of command lines that have a noun next."""
 
@@ -118,7 +125,8 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> Advice:
         found = commands().get(meant, meant) if meant else _compound_lead(name, known)
         if found is None:
             topic = f"; for a topic of that name, kafkalog cat PATH -t {argv[0]}" if not rest else ""
-            return Advice(f"there are {', '.join(known)}{topic}")
+            text, lines = commands_in_place_of(name)
+            return Advice(f"{text}{topic}", lines=lines)
         if isinstance(found, str) or meant in known:
             return Advice(f"did you mean {LINE}?", [str(meant or found), *rest], f"kafkalog {meant or found}")
         lead = found
@@ -180,7 +188,7 @@ def _advice_of(lead: Lead, typed: Sequence[str]) -> Advice:
         return Advice(f"use {filled(asked, [word for word in typed if word not in used])}", typed=typed)
     text = filled(_best_first(line, typed), typed)
     if not {"-t", "--topic", "--topics"} & {*typed}:
-        text = text.replace("from TOPIC", "from records")
+        text = re.sub(r"\b(from|describe) TOPIC\b", r"\1 records", text)
     first = re.match(r"kafkalog (?:'[^']*'|\"[^\"]*\"|[^,;('\"])*?(?=,|;| \(| for |$)", text)
     if first is None:
         return Advice(f"use {text}", typed=typed)
@@ -320,6 +328,8 @@ def _kept(typed: Sequence[str], line: Sequence[str]) -> list[str]:
     kept: list[str] = []
     words = {part for one in line for part in re.split(r"[\s|'\"]+", one)}
     for before, word, after in zip(["", *typed], typed, [*typed[1:], ""], strict=False):
+        if word == "-h":  # of other tools: human sizes, or a host
+            continue
         is_option = word.startswith("-")
         option, value = (word, after) if is_option else (before, word)
         if {value, _age(option, value)} & words and not (is_option and is_path(after)):
@@ -384,7 +394,10 @@ def _compound_lead(name: str, known: Collection[str]) -> str | Lead | None:
     """The command, or the lead, that a part of a compound stands for: its verb, if that is known."""
     parts = name.split("-")
     if len(parts) > 1:
+        verb_is_known = parts[0] in {*_VERBS, *LISTING_VERBS} or command_lead(parts[0]) or parts[0] in known
         for part in parts:
+            if part.removesuffix("s") in _NOUNS.split() and not verb_is_known:
+                continue  # what to do with it is not known
             if part in known or f"{part}s" in known:
                 return part if part in known else f"{part}s"
             if lead := command_lead(part):
@@ -424,7 +437,9 @@ def left_out(message: str, typed: Sequence[str]) -> str:
         said = {word, f"{word}s", shown([word]), meant_time(word) or word, _AS_TIMES.get(word, word)}
         if word.startswith("-") and not word[1:].isdecimal() and not re.search(r"[=:]\S*$", word):
             continue
-        if any(one in message for one in said) or plain(word) in known or before.startswith("-X"):
+        is_said = any(re.search(rf"(?<!\w){re.escape(one)}(?!\w)", message) for one in said)
+        is_verb = plain(word) in known and not before.startswith("-")
+        if is_said or is_verb or before.startswith("-X"):
             continue
         rest.append(shown([before, word] if before.startswith("-") else [word]))
     return f"; left out: {', '.join(rest)}" if rest else ""

@@ -49,7 +49,7 @@ class Instead(NamedTuple):
     @property
     def said(self) -> str:
         """The text as a clause of a message."""
-        return f"use {self.text}" if self.text.startswith(("-", "kafkalog ")) else self.text
+        return f"use {self.text}" if self.text.startswith("-") or self.command else self.text
 
 
 _OPTIONS: Final = r"""
@@ -167,9 +167,21 @@ _OPTIONS: Final = r"""
 --key --value | lookup | kafkalog cat PATH --filter 'key == VALUE'
 --grep | lookup | kafkalog cat PATH --filter 'key contains VALUE or value contains VALUE'
 --to-table --to-json | export | --format VALUE
---header --headers --no-header --column --line --box --list --mode | sql
+--header --headers --no-header --column --line --box --list --mode --table --markdown --ascii --html --quote \
+    --tabs | sql
     | leave it out: the first line has the names; --csv, --json or -o FILE choose another form
 --sql --query --where | export | kafkalog sql 'select ...' PATH -o FILE
+--key-contains --key-like --key-match --key-search | --filter | --filter 'key contains VALUE'
+--value-contains --value-like --value-match --value-search | --filter | --filter 'value contains VALUE'
+--key-regex --key-matches | --filter | --filter 'key matches "VALUE"'
+--value-regex --value-matches | --filter | --filter 'value matches "VALUE"'
+--jsonpath --json-path --path-expression --pointer | --value-format
+    | --value-format json --columns value.FIELD, and --filter 'value.FIELD > 5'
+--readonly --read-only --ro | | leave it out: PATH is never changed without --in-place
+-f --file --init --input -i --read | sql | give the query itself: -c "$(cat FILE)"
+-c -e --query --sql --execute --command | kafkalog | kafkalog sql 'VALUE' PATH
+-t --topic --topics -p --partition --partitions | dump | leave it out: the files of a topic are PATH/TOPIC-N/*.log
+--search --match --pattern --grep | ls | -t '*VALUE*'
 --schema-file --avsc --proto --schema-path | --schema | --schema VALUE
 --deserialize --deser --codec-value --decoder | --value-format | --value-format avro (or json, protobuf, utf8)
 -r -R --recursive | verify | leave it out: all below a directory is read
@@ -305,7 +317,8 @@ def unknown_option(
         value, is_joined = name[2:], True  # as in -c5
     spelt = "-f%" if name == "-f" and "%" in value else name if name.startswith("--") else name[:2]
     where, kind = {"", command, *own}, kind_of(value)
-    for words in (_meant_by_value(spelt, kind, command), {name}, {spelt}):
+    # sqlite3 has -box
+    for words in (_meant_by_value(spelt, kind, command), {name}, {f"-{name}"}, {spelt}):
         for row in rows(_OPTIONS):
             others, needs, text = (part.strip() for part in row.split("|", 2))
             if command == "kafkalog" and text.startswith("leave it out"):

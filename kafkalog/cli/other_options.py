@@ -1,4 +1,4 @@
-"""What there is in place of an option that a command does not have: options about the same, other commands, or all."""
+"""What there is in place of an unknown option or command: those about the same, or else all of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
+
+from kafkalog.cli.commands import JOBS, SUMMARIES
 
 _COLUMNS: Final = 80
 _MOST_OPTIONS: Final = 3
@@ -56,12 +58,25 @@ def alternatives(
         word, alike = _told(name, parser) or (word, alike)
     flags = [action.option_strings[-1] for action in alike]
     texts = [
-        f"{' and '.join(having)} {'have' if having[1:] else 'has'} it" if having else "",
+        f"an option of {' and '.join(having)}" if having else "",
         f"about {word!r} there {'are' if flags[1:] else 'is'} {', '.join(flags)}" if flags else "",
         "" if flags else "its options are below" if not having else f"those of {parser.prog} are below",
     ]
     lines = [*map(_described, alike[:_MOST_OPTIONS])]
     return Alternatives("; ".join(filter(None, texts)), lines if is_named else [*lines, *_listed(parser, usual)])
+
+
+def commands_in_place_of(name: str) -> Alternatives:
+    """What there is in place of an unknown command: those whose summary has a word of it, and all of them by job."""
+    lines = [f"  {job + ':':<12}{' '.join(names)}" for job, names in JOBS.items()]
+    for word in _words(name):
+        texts = SUMMARIES.items()
+        about = [(one, text) for one, text in texts if any(_has_stem_of(word, part) for part in _words(text))]
+        if word not in _SAY_NOTHING.split() and 0 < len(about) <= _MOST_COMMANDS:
+            flags = ", ".join(f"kafkalog {one}" for one, _ in about)
+            text = f"about {word!r} there {'are' if about[1:] else 'is'} {flags}"
+            return Alternatives(text, [*(f"  {one:<12}{textwrap.shorten(text, 66)}" for one, text in about), *lines])
+    return Alternatives("the commands are below", lines)
 
 
 @cache

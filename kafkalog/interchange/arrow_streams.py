@@ -121,11 +121,19 @@ def _open(data: Any) -> pa.RecordBatchReader:
         return data.scanner().to_reader()
     if hasattr(data, "to_reader"):
         return data.to_reader()
-    hint = "; collect() it first" if hasattr(data, "collect") else ""
     raise TypeError(
         "records are a table that speaks Arrow (pyarrow, pandas, Polars, DuckDB ...) or a dict of arrays, "
-        f"not {type(data).__name__}{hint}"
+        f"not {type(data).__name__}; {_table_of(data)}"
     )
+
+
+def _table_of(data: object) -> str:
+    """How to make a table of something that is none."""
+    if hasattr(data, "collect"):
+        return "collect() it first"
+    if isinstance(data, list) and all(isinstance(row, dict) for row in data):
+        return "pyarrow.Table.from_pylist(rows) makes one of dicts"
+    return 'such as {"key": [b"a"], "value": [b"b"]}'
 
 
 def _as_array(name: Any, values: Any) -> Any:

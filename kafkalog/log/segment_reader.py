@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
+from kafkalog.calls import leading_names
 from kafkalog.errors import (
     FileChangedError,
     Finding,
@@ -119,6 +120,7 @@ class SegmentWindow(NamedTuple):
         return lost_in(self.segment, self.window._replace(batches=self.whole), error)
 
 
+@leading_names
 class SegmentBatches(NamedTuple):
     """Rows of the batch table of one of a partition's segments."""
 

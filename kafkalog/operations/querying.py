@@ -325,8 +325,7 @@ class Querying:
     def _explained(self, text: str) -> str:
         line = text.splitlines()[0]
         missing = re.search(r"Table with name (\S+) does not exist", text)
-        column = re.search(r'Referenced column "(.+?)" not found', line)
-        column = column or re.search(r'Could not find key "(.+?)" in struct', line)
+        column = re.search(r'(?:Referenced column|Could not find key) "(.+?)" (?:not found|in struct)', line)
         word = re.search(r'syntax error at or near "(\w+)"', line)
         if column is not None and self._fields:
             line = line.rstrip("!") + _columns(self._fields, column[1])
@@ -334,6 +333,8 @@ class Querying:
             line += f"; did you mean {_table_name(topic)}?"
         elif word is not None and (meant := near(word[1], _SQL_WORDS)) not in (None, word[1].lower()):
             line += f"; did you mean {meant}?"
+        elif _CHANGES.match(self._query):
+            line += "; queries only read: kafkalog convert PATH -o DIR --drop 'key == abc' (drop=) leaves records out"
         elif missing is not None:
             line += f" {_tables(self.log_dir.topics, missing[1])}"
         elif "Parser Error" in line and _OFFSET.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", self._query)):
@@ -345,6 +346,7 @@ class Querying:
         return line
 
 
+_CHANGES: Final = re.compile(r"\s*(?:delete|update|insert|alter|drop|truncate)\b", re.IGNORECASE)
 _SQL_WORDS: Final = ("select", "from", "where", "group", "order", "limit", "having", "describe", "between", "distinct")
 
 

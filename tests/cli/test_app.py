@@ -86,7 +86,7 @@ def test_help_and_version_are_quick_and_import_no_arrays():
     ("argv", "message"),
     [
         ([], "usage:"),
-        (["nope"], "no command 'nope'; there are ls"),
+        (["nope"], "no command 'nope'; the commands are below"),
         (["ls"], "PATH"),
         (["ls", "LOG_DIR", "--nope"], "no option --nope"),
         (["ls", "LOG_DIR", "-p", "x"], "argument -p"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -96,7 +97,8 @@ def _query_of(args: argparse.Namespace) -> str:
     is_last = len(args.paths) > 1 and os.path.exists(args.paths[0]) and re.search(r" |^[.\\]", last) is not None
     query = str(args.paths.pop(-1 if is_last and not os.path.exists(last) else 0))
     if os.path.exists(query):
-        raise UsageError(f"{query} is a path: expected a query, such as 'select * from orders'")
+        of_file = '; -c "$(cat FILE)" takes that of a file' if not sys.stdin.isatty() else ""
+        raise UsageError(f"{query} is a path: expected a query, such as 'select * from orders'{of_file}")
     return _of_shell(query)
 
 

@@ -44,6 +44,8 @@ _NEGATED: Final = {
 _NEGATED_BACK: Final = {one: other for other, one in _NEGATED.items() if other != "="}
 _MOST_DEPTH: Final = 50
 _SECOND_SIGN: Final = re.compile(r"[=<>!~]=?(?=\s)")
+_JOINED: Final = re.compile(r"\s([&|])\s+\(*[\w.]+\s*(?:[=<>!~]|(?:in|is|like|between|contains|matches|has)\s)")
+"""What pandas has between two conditions."""
 _QUOTED: Final = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
 
 
@@ -59,17 +61,33 @@ def parse_condition(text: str, derived: Mapping[str, np.dtype[Any]] | None = Non
     return groups[0][0]
 
 
+def _no_condition(text: str) -> str:
+    """The message about a text that is no condition."""
+    if "$." in text:  # a path of JSON, as jq and JSONPath have it
+        meant = re.sub(r"\$\.(?=\w)", "value.", text)
+        return f"{text!r}: a field of JSON values is {meant!r}, with --value-format json"
+    return (
+        f"expected COLUMN OP VALUE, such as 'key == abc' or 'timestamp >= 2026-11-21T08:00Z', not {text!r};"
+        " OP is one of ==, !=, <, <=, >, >=, in, between, like, matches, contains, starts_with, each with not, has,"
+        " has not, is null, is not null; conditions are joined by and, or, not and parentheses"
+    )
+
+
+def _check_value(match: re.Match[str]) -> None:
+    """Raise ValueError for a value that begins with an operator, or has another condition in it."""
+    value = match["value"] or ""
+    if second := _SECOND_SIGN.match(value if match["sign"] else ""):
+        raise ValueError(f"{second[0]!r} follows an operator; put a text that begins so in quotes")
+    if joined := _JOINED.search("" if _QUOTED.fullmatch(value) else value):
+        raise ValueError(f"{joined[1]!r} joins no conditions; write {'and' if joined[1] == '&' else 'or'}")
+
+
 def _single(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> tuple[Any, ...]:
     """A condition whose end is known."""
     match = _CONDITION.fullmatch(text)
     if match is None:
-        raise ValueError(
-            f"expected COLUMN OP VALUE, such as 'key == abc' or 'timestamp >= 2026-11-21T08:00Z', not {text!r};"
-            " OP is one of ==, !=, <, <=, >, >=, in, between, like, matches, contains, starts_with, each with not, has,"
-            " has not, is null, is not null; conditions are joined by and, or, not and parentheses"
-        )
-    if second := _SECOND_SIGN.match((match["sign"] and match["value"]) or ""):
-        raise ValueError(f"{second[0]!r} follows an operator; put a text that begins so in quotes")
+        raise ValueError(_no_condition(text))
+    _check_value(match)
     column = match["column"]
     column = column.replace('"', "") if column.startswith("headers") else column
     operation = match["sign"] or " ".join(match["word"].lower().split())
