@@ -75,7 +75,9 @@ def commands_in_place_of(name: str) -> Alternatives:
         if word not in _SAY_NOTHING.split() and 0 < len(about) <= _MOST_COMMANDS:
             flags = ", ".join(f"kafkalog {one}" for one, _ in about)
             text = f"about {word!r} there {'are' if about[1:] else 'is'} {flags}"
-            return Alternatives(text, [*(f"  {one:<12}{textwrap.shorten(text, 66)}" for one, text in about), *lines])
+            return Alternatives(
+                text, [*(f"  {one:<12}{textwrap.shorten(text, 66, placeholder='...')}" for one, text in about), *lines]
+            )
     return Alternatives("the commands are below", lines)
 
 
@@ -160,7 +162,11 @@ def _described(action: argparse.Action) -> str:
     name = f"  {_flag(action):<28}"
     about = argparse.HelpFormatter("")._expand_help(action) if action.help else ""
     first = re.split(r"; |\. |(?<!default): | \(", about)[0]
-    return f"{name}  {textwrap.shorten(first, _COLUMNS - len(name) - 2, placeholder='...')}"
+    return f"{name}  {_shortened(first, _COLUMNS - len(name) - 2)}"
+
+
+def _shortened(text: str, width: int) -> str:
+    return textwrap.shorten(text, width, placeholder="...")
 
 
 def _flag(action: argparse.Action) -> str:
