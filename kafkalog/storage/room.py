@@ -50,6 +50,12 @@ def check_room(
         raise error
 
 
+def unwritable(output: Path) -> str:
+    """Why nothing can be written next to an output, as on a disk that is mounted read-only; "" if that is not known."""
+    parent = closest_parent(output)
+    return "" if os.access(parent, os.W_OK) else f"{parent} cannot be written"
+
+
 def lacking_room(output: Path, logs: Sequence[tuple[Place, int]], n_more: int = 0) -> str:
     """Return how much room logs need next to an output, and how much there is; "" if they fit, or may.
 

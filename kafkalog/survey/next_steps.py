@@ -104,6 +104,14 @@ class _Disk:
                 self._add(one, depth - 1)
 
     @property
+    def nested(self) -> list[str]:
+        """The log dirs in a log dir, as of a copy into a directory that was there: `boot` reads its own alone."""
+        inside = dict.fromkeys(path.parent for path in self.partitions)
+        if kf.META_PROPERTIES not in self.listing.names and self.path not in inside:
+            return []
+        return [str(path) for path in inside if path != self.path and "/." not in str(path)[len(str(self.path)) :]]
+
+    @property
     def linked(self) -> list[str]:
         """The partition directories elsewhere to which links in the log dir lead: `boot` does not follow these."""
         links = [path for path in self.partitions if path.parent == self.path and self._is_link(path.name)]
@@ -180,7 +188,7 @@ def _boot_step(
     options = [*(() if release is None else ("--release", release))]
     options += [] if metadata is None else ["--metadata", metadata]
     options += [] if tiered is None else ["--tiered", tiered]
-    linked = [one for disk in disks for one in disk.linked]
+    linked = [one for disk in disks for one in (*disk.nested, *disk.linked)]
     named, has_strays = _set_apart(disks)
     if named:
         which = first_names([os.path.basename(path) for path in named])
@@ -214,7 +222,7 @@ def _set_apart(disks: Sequence[_Disk]) -> tuple[list[str], bool]:
 
 def _booted_name(disks: Sequence[_Disk]) -> tuple[str, str]:
     """A new directory next to one of these log dirs, on a disk with room for a boot of all; what to do if none has."""
-    from kafkalog.storage.room import lacking_room, logs_in  # what it asks is Linux's
+    from kafkalog.storage.room import lacking_room, logs_in, unwritable  # what it asks is Linux's
 
     copies: dict[str, list[list[tuple[Place, int]]]] = {}
     for path, listing in (pair for disk in disks for pair in disk.partitions.items()):
@@ -222,12 +230,13 @@ def _booted_name(disks: Sequence[_Disk]) -> tuple[str, str]:
     # of each partition, the largest copy
     logs = [log for some in copies.values() for log in max(some, key=lambda one: sum(size for _, size in one))]
     outputs = (free_name(f"{str(disk.path).rstrip('/')}-booted") for disk in disks)
-    lacking = {output: lacking_room(Path(output), logs) for output in outputs}
+    lacking = {output: unwritable(Path(output)) or lacking_room(Path(output), logs) for output in outputs}
     for output, detail in lacking.items():
         if not detail:
             return output, ""
     first = next(iter(lacking))
-    return "DIR", f"choose a new DIR on a larger disk: of {first}, {lacking[first]}"
+    kind = "another" if unwritable(Path(first)) else "a larger"
+    return "DIR", f"choose a new DIR on {kind} disk: of {first}, {lacking[first]}"
 
 
 def _restored_first(disks: Iterable[_Disk]) -> list[str]:

@@ -525,6 +525,14 @@ def a_link_to_another_disk(cluster):
     (cluster.disks[0] / "meta.properties").unlink()
 
 
+def a_copy_into_the_log_dir(cluster):
+    inner = cluster.disks[0] / "restored"
+    cluster.disks[0].rename(cluster.root / "other")
+    cluster.disks[0].mkdir()
+    (cluster.root / "other").rename(inner)
+    (cluster.disks[0] / "meta.properties").write_bytes((inner / "meta.properties").read_bytes())
+
+
 def a_topic_renamed(cluster):
     (cluster.disks[0] / "single-a-0").rename(cluster.disks[0] / "single-a-old-0")
     return "single-a"
@@ -552,7 +560,7 @@ SAID = {
     "parts_of_rsync": "first restore the .log files of single-a-0/.rsync-partial",
 }
 OPERATORS = [
-    *(a_link_to_another_disk, a_topic_renamed, a_copy_by_windows, parts_of_rsync),
+    *(a_link_to_another_disk, a_copy_into_the_log_dir, a_topic_renamed, a_copy_by_windows, parts_of_rsync),
     *(rsync_was_stopped, another_cluster_id, another_topic_under_a_name, a_topic_id_of_none),
     *(a_segment_next_to_the_partitions, segments_in_two_places),
 ]

@@ -143,6 +143,20 @@ def test_advice_names_a_disk_with_room(disks, capsys):
     assert main([*step.command[1:], "-q"]) == 1
 
 
+def test_advice_names_no_disk_that_is_mounted_read_only(disks, monkeypatch):
+    (first, second), roomy = disks
+    roomy += [first.parent, second.parent]
+    read_only = {str(first.parent)}
+    monkeypatch.setattr(room.os, "access", lambda path, mode: str(path) not in read_only)
+    (step,) = kafkalog.preflight([first, second]).next
+    assert (step.command[-1], step.after) == (f"{second}-booted", "")
+    read_only.add(str(second.parent))
+    (step,) = kafkalog.preflight([first, second]).next
+    assert step.after == (
+        f"first choose a new DIR on another disk: of {first}-booted, {first.parent} cannot be written"
+    )
+
+
 @pytest.mark.parametrize(("user", "n_blocks"), [(0, 50), (1000, 40)])
 def test_reserved_blocks_are_free_for_root(tmp_path, monkeypatch, user, n_blocks):
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bfree=50, f_bavail=40, f_frsize=4096))
