@@ -152,7 +152,9 @@ def failures(name, parameter, value, places, *, is_wrong):
         yield f"{name}({parameter}={value!r}) wrote"
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.slow) if one == "sql" else one for one in FUNCTIONS]
+)
 def test_a_value_of_no_type_that_is_taken_is_refused_by_the_name_of_the_argument(name, places):
     found = [
         failure

@@ -101,6 +101,7 @@ def test_searches_find_what_python_finds(data, text, start):
         assert both(kfn.find, array(data), known, start) == data.find(known, max(start, 0))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200))
 @given(st.binary(max_size=12), PLACES)
 @example(b"\xff" * 8 + b"\x7f", 0)

@@ -226,6 +226,7 @@ def test_kafka_reads_what_we_compress_with_every_codec_and_level(kafka, tmp_path
     assert read_back(kafka, tmp_path, data) == expected
 
 
+@pytest.mark.slow
 def test_batches_end_where_a_producers_do(kafka, tmp_path):
     source = random.Random(25)
     given, answer = tmp_path / "logs.json", tmp_path / "boundaries.json"

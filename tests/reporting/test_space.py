@@ -185,5 +185,5 @@ def test_holes_of_sparse_files_take_no_bytes(tmp_path):
         writer.append({"value": [b"v" * 100] * 50})
     before = kafkalog.report(tmp_path / "t-0").summary["n_file_bytes"]
     with (tmp_path / "t-0" / f"{0:020d}.index").open("r+b") as file:
-        file.truncate(2**30)
+        file.truncate(2**27)
     assert before <= kafkalog.report(tmp_path / "t-0").summary["n_file_bytes"] < before + 2**20

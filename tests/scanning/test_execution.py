@@ -22,6 +22,7 @@ def test_a_segment_of_one_window_is_read_without_its_index_and_without_threads(l
     assert kafkalog.scan(log_dir / "p-multi-0", threads=4).count_rows() == expected > 0
 
 
+@pytest.mark.slow
 @NEEDS_PROC
 @pytest.mark.parametrize(("memory_map", "threads"), thinned([(False, 2), ("auto", 1), (True, 2)], 3))
 def test_streaming_a_large_file_takes_bounded_memory(tmp_path, log_dir, memory_map, threads):

@@ -52,7 +52,7 @@ class Registered:
 
 
 @pytest.mark.parametrize(
-    ("n_schemas", "n_each"), [(16, 10), pytest.param(100, 100, marks=pytest.mark.slow)], ids=["few", "10,000"]
+    ("n_schemas", "n_each"), [(6, 10), pytest.param(100, 100, marks=pytest.mark.slow)], ids=["few", "10,000"]
 )
 def test_values_of_confluents_serializer_come_back(tmp_path, n_schemas, n_each):
     with warnings.catch_warnings(record=True):  # libraries that it imports warn about themselves

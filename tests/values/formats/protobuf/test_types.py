@@ -142,6 +142,7 @@ def test_imports_in_circles_and_without_end():
         ProtoSchema('import "0";', lambda name: f'import "{int(name) + 1}";')
 
 
+@pytest.mark.slow
 def test_any_text_is_a_schema_or_refused():
     rng = random.Random(18)
     words = EDITION.split()
