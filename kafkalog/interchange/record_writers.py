@@ -79,6 +79,10 @@ class OutputFormat:
         packed = packed_suffix(self.compression or "none") if self.format in TEXT_FORMATS else ""
         return f".{self.format}{packed}"
 
+    def stored(self, schema: pa.Schema) -> pa.Schema:
+        """The schema as such a file has it: formats that lack a type of Arrow have another one in its place."""
+        return stored_schema(schema, self.format) if self.format == "parquet" else schema
+
     def open(self, file: Any, schema: pa.Schema) -> RecordSink:
         compression = self.compression or _DEFAULT_COMPRESSION.get(self.format, "none")
         if self.format == "parquet":

@@ -21,7 +21,7 @@ from kafkalog.calls import leading_names
 from kafkalog.errors import DEFAULT_LIMITS, Finding, OutputExistsError, Reason
 from kafkalog.interchange.file_types import FORMATS, TABLE_FORMATS, TEXT_FORMATS, file_type, unknown_format
 from kafkalog.interchange.record_writers import OutputFormat
-from kafkalog.interchange.table_types import lost_findings, stored_schema
+from kafkalog.interchange.table_types import lost_findings
 from kafkalog.log.log_dir import located
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
@@ -272,8 +272,7 @@ class Exporter:
                 # without new records there is nothing to learn types from
                 schema = pa.schema([])
                 if resumed.is_changed:
-                    is_parquet = self._options.format == "parquet"
-                    schema = resumed.evolved(stored_schema(self._schema, "parquet") if is_parquet else self._schema)
+                    schema = resumed.evolved(self._options.stored(self._schema))
                 parts = self._write_files(directory, resumed.run_name, schema, spread)
                 resumed.commit(directory, _sizes(parts))
             finally:

@@ -90,7 +90,7 @@ class CleanerPass:
         drops_records = may_go & (~batches.is_control | is_due)
         # the last one of the round tells where the cleaned part ends
         is_last = batches.last_offset + 1 == self._facts.upper
-        keeps_empty = self._facts.keep_producers(batches) | is_last
+        keeps_empty = _keep_producers(batches, self._facts.producers) | is_last
         keeps_tombstones = np.where(batches.magic >= 2, ~is_due, keeps_old_tombstones)
         return _WindowBatches(batches, may_go, drops_records, keeps_empty, has_horizon, keeps_tombstones)
 
@@ -178,3 +178,18 @@ def _encoded(records: RecordColumns, n_records: Int64s, batches: BatchTable, hor
         any_header_keys=True,
     )
     return encode_batches(records, boundaries, spec)
+
+
+def _keep_producers(batches: BatchTable, producers: npt.NDArray[np.void]) -> Bools:
+    """Whether each batch has the last sequence of an active producer, or else its last epoch."""
+    if not producers.size:
+        return np.zeros(len(batches), np.bool_)
+    at = np.minimum(np.searchsorted(producers["producer_id"], batches.producer_id), producers.size - 1)
+    last = producers["last_offset"][at]
+    is_last = np.where(
+        last >= 0,
+        batches.last_offset == last,
+        batches.is_control & (batches.producer_epoch == producers["producer_epoch"][at]),
+    )
+    found: Bools = is_last & (batches.producer_id >= 0) & (producers["producer_id"][at] == batches.producer_id)
+    return found

@@ -81,23 +81,6 @@ class CleanerFacts:
         latest.finish()
         return cls(upper, aborted, _producers(partition, now_ms), latest)
 
-    def keep_producers(self, batches: BatchTable) -> npt.NDArray[np.bool_]:
-        """Whether each batch has the last sequence of an active producer, or else its last epoch."""
-        known = self.producers
-        if not known.size:
-            return np.zeros(len(batches), np.bool_)
-        at = np.minimum(np.searchsorted(known["producer_id"], batches.producer_id), known.size - 1)
-        last = known["last_offset"][at]
-        is_last = np.where(
-            last >= 0,
-            batches.last_offset == last,
-            batches.is_control & (batches.producer_epoch == known["producer_epoch"][at]),
-        )
-        found: npt.NDArray[np.bool_] = (
-            is_last & (batches.producer_id >= 0) & (known["producer_id"][at] == batches.producer_id)
-        )
-        return found
-
 
 def rows_of_records(batches: BatchTable) -> npt.NDArray[np.int64]:
     """Row numbers of the batches that have records of users."""
