@@ -55,7 +55,7 @@ select            > kafkalog sql 'select ...' PATH | sql(query, path)
 duckdb sqlite3 sqlite psql connect execute exec > kafkalog sql 'select ...' PATH | sql(query, path)
 count wc value-counts groupby count-rows num-rows num-records n-records n-rows rowcount row-count zählen \
     > kafkalog ls PATH (RECORDS), or kafkalog sql 'select count(*) from TOPIC' PATH \
-    | scan(path).count_rows()
+    | scan(path).count_rows(), or ls(path) for each partition
 schema describe-table dtypes \
     > kafkalog sql 'describe TOPIC' PATH for the columns, kafkalog schemas PATH for those of a \
     registry | schemas(path), or scan(path).schema for the columns

@@ -260,6 +260,9 @@ kafkalog.open(d).partitions_for_topic("orders") -> log_dir[topic]
 kafkalog.open(d).orders -> log_dir['orders']
 kafkalog.read_sql -> kafkalog.sql(query, path)
 kafkalog.ParquetFile -> kafkalog.scan(path)
+kafkalog.read_table(str(d / "*ers")) -> topics=['orders']
+kafkalog.count -> kafkalog.ls(path) for each partition
+kafkalog.export(d, out / "written.parquet", topic="orders").path.endswith("written.parquet") or 1 / 0
 kafkalog.frobnicate -> there are batches, boot, cat
 kafkalog.BatchHeaderOf -> there are
 kafkalog.sql("select 1", d).fetchone() -> fetchall()[0]
@@ -499,6 +502,8 @@ kafkalog ls D -t 'ordre*' -> no topic matches
 kafkalog diff D D -> orders-0
 kafkalog topics D -> ls
 kafkalog cat D/orders -> -t orders
+kafkalog schemas D orders-value --version latest -> --subjects orders-value
+kafkalog export D -o orders.db -> databases are not written; write orders.csv
 kafkalog cat D orders -> -t orders
 kafkalog cat --topic orders D
 kafkalog read P -> cat

@@ -176,14 +176,15 @@ class Parser(argparse.ArgumentParser):
         return Advice(f", which shows what it would do: {LINE}", [*line, "--dry-run"])
 
     def _check_paths(self, paths: Sequence[str]) -> None:
-        """Raise an error for a path that is none, but a topic, a group or a part, which has an option."""
+        """Raise an error for a path that is none, but a topic, a group, a subject or a part, which has an option."""
         from kafkalog.cli.leads import positional_topic
         from kafkalog.cli.typed import LINE, Advice, is_path
 
         for word in paths if any(map(is_path, paths)) else ():
             options = [action.option_strings[-1] for action in self._actions if _takes(action, word)]
-            if "--groups" in self._option_string_actions and not re.search(r"[./\\]", word):
-                options = ["--groups"]
+            for option in ("--groups", "--subjects"):
+                if option in self._option_string_actions and not re.search(r"[./\\]", word):
+                    options = [option]
             if len(options) == 1 and not is_path(word):
                 rest = [one for one in self._given if one != word]
                 line = [*self.prog.split()[1:], *rest, options[0], word]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -67,7 +68,14 @@ def file_type(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
 
 def unknown_format(path: str | os.PathLike[str], otherwise: str = "") -> ValueError:
     """The error about a file whose name has no format, with what to do other than to rename it."""
-    return ValueError(f"{os.fspath(path)}: unknown format; end the name in {SUFFIXES}{otherwise}")
+    name = os.fspath(path)
+    if re.search(r"^sqlite:|\.(?:db3?|sqlite3?)$", name, re.IGNORECASE):
+        file = re.sub(r"^sqlite:/*|\.\w+$", "", name)
+        return ValueError(
+            f"{name}: databases are not written; write {file}.csv, which sqlite3 {file}.db '.import --csv {file}.csv"
+            " records' imports"
+        )
+    return ValueError(f"{name}: unknown format; end the name in {SUFFIXES}{otherwise}")
 
 
 def check_format(format: str, known: Collection[str] = FORMATS) -> None:

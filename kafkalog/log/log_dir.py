@@ -6,6 +6,7 @@ Mirrors the reading half of `LogManager`: it finds the partition directories and
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import itertools
 import operator
 import os
@@ -554,6 +555,9 @@ def missing_path(path: str | os.PathLike[str], beside: Iterable[Place] = ()) -> 
         if any(name is not None and name.topic_partition.topic == topic for name in names):
             detail += f"; {place} has a topic of that name: open it with topics={topic!r} (-t {topic})"
             break
+    if re.search(r"[*?[]", topic) and (topics := _topics_of_glob(place_of(path))):
+        some = f" with topics={topics!r} (-t {','.join(topics)})" if topic != "*" else ", which has all"
+        detail += f"; a path is no glob: open {place_of(path).parent}{some}"
     if near_by := _other_partitions(place_of(path)):
         detail += f"; {place_of(path).parent} has {near_by}"
     detail += _not_of_here(str(path))
@@ -679,6 +683,13 @@ def _not_of_here(path: str) -> str:
 
 def _unix_path(path: str) -> str:
     return path.replace("\\", "/")
+
+
+def _topics_of_glob(path: Place) -> list[str]:
+    """The topics that the last part of a path matches, or whose partition directories it does."""
+    parsed = {name: kf.parse_partition_directory(name) for name in Listing.or_empty(path.parent).directories}
+    topics = {name: one.topic_partition.topic for name, one in parsed.items() if one is not None}
+    return sorted({topic for name, topic in topics.items() if fnmatch.filter((name, topic), path.name)})
 
 
 def _other_partitions(path: Place) -> str:

@@ -569,7 +569,7 @@ def _obstore_settings(root: str, options: dict[str, Any]) -> dict[str, Any]:
         config["endpoint"] = endpoint
     more: dict[str, Any] = {"retry_config": {"max_retries": retries, "retry_timeout": timedelta(seconds=120)}}
     if scheme.startswith("s3"):
-        more |= _profile_credentials(profile, config)
+        more |= _profile_credentials(root, profile, config)
     return {"config": config or None, "client_options": client, **more}
 
 
@@ -596,8 +596,11 @@ def _timeouts(timeout: Any) -> dict[str, Any]:
     return dict.fromkeys(client, seconds)
 
 
-def _profile_credentials(profile: str | None, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The credentials of a profile of the AWS tools, if no key is in the options or the environment."""
+def _profile_credentials(url: str, profile: str | None, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The credentials of a profile of the AWS tools, if no key is in the options or the environment.
+
+    Raises ReadError for a profile that is not in their files.
+    """
     named = {*map(str.lower, config), *(name.lower() for name in os.environ)}
     has_key = any("access_key_id" in name for name in named) or "aws_container_credentials_relative_uri" in named
     if (has_key and not profile) or "skip_signature" in config:
@@ -605,10 +608,17 @@ def _profile_credentials(profile: str | None, config: Mapping[str, Any]) -> dict
     # obstore itself does not read the profile files of the AWS tools
     with contextlib.suppress(ImportError):
         import boto3
+        import botocore.session
+        from botocore.exceptions import ProfileNotFound
         from obstore.auth.boto3 import Boto3CredentialProvider
 
-        if profile or boto3.Session().get_credentials() is not None:
-            return {"credential_provider": Boto3CredentialProvider(boto3.Session(profile_name=profile))}
+        try:
+            if profile or boto3.Session().get_credentials() is not None:
+                return {"credential_provider": Boto3CredentialProvider(boto3.Session(profile_name=profile))}
+        except ProfileNotFound as error:
+            known = ", ".join(botocore.session.Session().available_profiles) or "none"
+            detail = f"no profile {profile!r} in the files of the AWS tools, which have {known}; see AWS_PROFILE"
+            raise ReadError(Reason.FILE_UNREADABLE, detail, path=url) from error
     return {}
 
 

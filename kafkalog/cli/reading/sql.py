@@ -57,7 +57,7 @@ output:
     paths=(
         "QUERY PATH",
         "an SQL query; log dirs or partition directories",
-        "The query comes before or after one or more log dirs. The command never changes them.",
+        "The query comes before or after one or more log dirs; - reads it from stdin. The command never changes them.",
     ),
 )
 
@@ -96,6 +96,8 @@ def _query_of(args: argparse.Namespace) -> str:
     last = str(args.paths[-1])
     is_last = len(args.paths) > 1 and os.path.exists(args.paths[0]) and re.search(r" |^[.\\]", last) is not None
     query = str(args.paths.pop(-1 if is_last and not os.path.exists(last) else 0))
+    if query == "-":
+        return sys.stdin.read()
     if os.path.exists(query):
         of_file = '; -c "$(cat FILE)" takes that of a file' if not sys.stdin.isatty() else ""
         raise UsageError(f"{query} is a path: expected a query, such as 'select * from orders'{of_file}")

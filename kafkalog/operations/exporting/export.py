@@ -63,6 +63,8 @@ class ExportResult(Advised):
     """How many values, and fields of others, did not decode (`decode`). They are null, or their records left out."""
     log_dirs: list[str] = field(default_factory=list, repr=False)
     """What was exported."""
+    path: str = field(default="", repr=False)
+    """Where it was written: a file, a directory or a table; "" for an open file, and in a dry run."""
 
     def __repr__(self) -> str:
         undecoded = f", n_undecoded={self.n_undecoded}" if self.n_undecoded else ""
@@ -251,10 +253,12 @@ class Exporter:
         findings = [*more, *lost_findings(lost_in(parts), where), *of_scan]
         n_records, n_bytes = sum(part.n_records for part in parts), sum(part.n_bytes for part in parts)
         n_undecoded = sum(part.n_undecoded for part in parts)
-        return self._made(n_records, n_bytes, sum(len(part.files) for part in parts), findings, n_undecoded)
+        return self._made(n_records, n_bytes, sum(len(part.files) for part in parts), findings, n_undecoded, where)
 
-    def _made(self, n_records: int, n_bytes: int, n_files: int, findings: list[Finding], n: int) -> ExportResult:
-        return ExportResult(n_records, n_bytes, n_files, findings, n, paths_read(self.scan.target))
+    def _made(
+        self, n_records: int, n_bytes: int, n_files: int, findings: list[Finding], n: int, where: str | None = None
+    ) -> ExportResult:
+        return ExportResult(n_records, n_bytes, n_files, findings, n, paths_read(self.scan.target), where or "")
 
     def _append(self, resumed: ResumedTable, spread: Spread) -> ExportResult:
         """Write what is new, and add it to the table."""
