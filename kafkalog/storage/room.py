@@ -19,8 +19,13 @@ from kafkalog.text import human_bytes
 
 _SHARE_BLOCKS: Final = frozenset({"bcachefs", "btrfs", "ocfs2", "overlay", "xfs", "zfs"})
 """File systems that compress, or where a copy may share the blocks of the original."""
-_NO_DISKS: Final = frozenset({"devtmpfs", "hugetlbfs", "mqueue", "proc", "ramfs", "sysfs", "tmpfs"})
-"""File systems in memory, and those of the kernel."""
+_NO_DISKS: Final = frozenset(
+    {
+        *("devtmpfs", "hugetlbfs", "mqueue", "proc", "ramfs", "sysfs", "tmpfs"),
+        *("9p", "afs", "autofs", "ceph", "cifs", "fuse", "glusterfs", "lustre", "nfs", "nfs4", "smb3", "smbfs"),
+    }
+)
+"""File systems in memory, those of the kernel, and those of other machines, which may not answer."""
 
 
 def check_room(
@@ -73,7 +78,7 @@ def disk_with_room(n_bytes: int) -> str:
     """A disk where so many bytes may be written, the one with the most room, and how much that is; "" if none has."""
     found: dict[str, tuple[int, str]] = {}
     for where, kind, device in _mounts():
-        if kind in _NO_DISKS or not (os.path.isdir(where) and os.access(where, os.W_OK)):
+        if kind.partition(".")[0] in _NO_DISKS or not (os.path.isdir(where) and os.access(where, os.W_OK)):
             continue
         with contextlib.suppress(OSError, WriteError):
             free = free_bytes(Path(where) / "output")

@@ -9,6 +9,7 @@ from merges import replica
 import kafkalog
 from kafkalog.cli.app import main
 from kafkalog.errors import WriteError
+from kafkalog.operations.converting import convert
 from kafkalog.storage import room
 
 LOG = [(1, offset) for offset in range(24)]
@@ -67,7 +68,8 @@ def test_so_is_what_is_cut_or_converted_if_what_stays_does_not_fit(tmp_path, mon
     # what the command leaves as it is
     kept = sorted(path.glob("*.log"))[{"truncate": slice(3), "compact": slice(3, 4)}.get(command, slice(4))]
     free = [sum(one.stat().st_size for one in kept) - 1]
-    monkeypatch.setattr(room, "free_bytes", lambda output: free[0])
+    for module in (room, convert):
+        monkeypatch.setattr(module, "free_bytes", lambda output: free[0])
     monkeypatch.setattr(room, "_mount", lambda path: ("ext4", "/dev/sda1"))
     with pytest.raises(WriteError, match=r"this needs .* and the disk has .* free"):
         run(disk, tmp_path / "out")

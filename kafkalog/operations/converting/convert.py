@@ -50,7 +50,7 @@ from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.atomic import check_free
 from kafkalog.storage.location import Place
 from kafkalog.storage.output_paths import check_outside, named_partition
-from kafkalog.storage.room import check_room
+from kafkalog.storage.room import check_room, free_bytes
 from kafkalog.storage.staging import staged_directory
 from kafkalog.survey.next_steps import paths_read
 from kafkalog.text import NO_PARTITION_MATCHES
@@ -221,7 +221,7 @@ def convert(
     found = DecodedConditions(opened, {**reading, **decoding}, note)
     rules = _rules(filters, drop, redact, redact_where, redact_secret, include_deleted, found)
     report.n_undecoded = found.n_undecoded
-    check_room(target, _copied_logs(chosen, rules, settings), note, dry_run=dry_run)
+    check_room(target, _copied_logs(chosen, rules, settings, free_bytes(target)), note, dry_run=dry_run)
     name = named_partition(target, is_one=len(chosen) == 1 and not isinstance(opened, LogDir))
     is_one = name is not None
     # the new name counts, not that of the source: a copy may be of another topic
@@ -259,11 +259,18 @@ def convert(
     return report
 
 
-def _copied_logs(partitions: Sequence[Partition], rules: Rules, settings: Settings) -> Iterator[Place]:
-    """Yield the segments that are copied batch by batch, if all are: then the output has their size."""
+def _copied_logs(partitions: Sequence[Partition], rules: Rules, settings: Settings, free: int) -> Iterator[Place]:
+    """Yield the segments that are copied batch by batch, if all are: then the output has their size.
+
+    None if all fit into `free` bytes: a store is asked for each segment.
+    """
     is_same = not (rules.drops_by_content or rules.redaction or settings.compression or settings.rewrites_all)
     # what is damaged may be left out
-    for partition in partitions if is_same and not settings.decodes_all else ():
+    if not is_same or settings.decodes_all:
+        return
+    if sum(segment.size_in_bytes for partition in partitions for segment in partition.segments) <= free:
+        return
+    for partition in partitions:
         start = 0 if rules.include_deleted else partition.log_start_offset
         for segment in partition.segments:
             with contextlib.suppress(KafkalogError), segment.open() as source:

@@ -218,7 +218,7 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int, *, is_emptied: bo
         row.problem = problem
         output.abandon()
         return row
-    there, kept = set(plan.files.names), _kept(plan, start, is_emptied=is_emptied)
+    there, kept = set(plan.files.names), set(_kept(plan, start, is_emptied=is_emptied))
     for segment in segments:
         name, size = segment.path.name, segment.size_in_bytes
         is_gone = segment.path not in kept
