@@ -244,8 +244,8 @@ def notes_apart(
 
 def _notes_on_only_copies(copies: Iterable[OnlyCopy]) -> Iterator[Finding]:
     alike: dict[tuple[Place, str, bool], list[OnlyCopy]] = {}
-    # that a broker deletes a topic is nothing unusual
-    for one in (one for one in copies if one.exists or one.kind != "delete"):
+    # that a broker deletes a topic, or that a replica moves, is nothing unusual
+    for one in (one for one in copies if not one.is_moved and (one.exists or one.kind != "delete")):
         alike.setdefault((parent_of(one.path), one.kind, one.exists), []).append(one)
     for some in alike.values():
         paths = [one.path for one in some]

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
-from kafkalog.state.checkpoints import read_topic_id
-from kafkalog.state.cluster_metadata import cluster_metadata
+from kafkalog.state.checkpoints import node_number, read_topic_id
+from kafkalog.state.cluster_image import ClusterMetadata
+from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
+from kafkalog.state.properties import read_properties
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, parent_of
 from kafkalog.text import first_names
 
@@ -43,6 +47,8 @@ class OnlyCopy(NamedTuple):
     kind: str
     exists: bool
     """Whether its topic exists, by its id: the metadata have it, or without them another partition."""
+    is_moved: bool
+    """Whether the metadata have its partition on other nodes alone: this is what a move leaves."""
 
 
 def only_copies(
@@ -58,17 +64,51 @@ def only_copies(
     if not lone:
         return []
     roots = list(dict.fromkeys([*log_dirs, *(parent_of(path) for path, *_ in lone)]))
-    known = [metadata for root in roots if (metadata := cluster_metadata(root)) is not None]
-    ids: set[tuple[str, str | None]] = {pair for metadata in known for pair in metadata.topic_ids.items()}
+    properties = {root: _properties(root) for root in roots}
+    known = _metadata_that_lead(properties)
+    ids = {pair for metadata in known for pair in metadata.topic_ids.items()}
+    # each topic has an id of its own, so what any log deletes is gone
+    removed = {one for metadata in known for one in metadata.removed_topic_ids}
     if not known:
         topics = {key.topic for _, key, _ in lone}
-        others = [key for key in present if key.topic in topics]
-        ids = {(key.topic, topic_id_of(root / str(key))) for key in others for root in roots}
-    found = [(path, key, kind, topic_id_of(path)) for path, key, kind in lone]
-    return [
-        OnlyCopy(path, key, kind, one_id is not None and (key.topic, one_id) in ids)
-        for path, key, kind, one_id in found
-    ]
+        ids = _ids_of([key for key in present if key.topic in topics], roots)
+    found = []
+    for path, key, kind in lone:
+        one_id = topic_id_of(path)
+        exists = one_id is not None and (key.topic, one_id) in ids and one_id not in removed
+        node = node_number(properties[parent_of(path)])
+        assigned = [partition.replicas for metadata in known if (partition := metadata.partition(key)) is not None]
+        is_moved = exists and node is not None and bool(assigned) and not any(node in nodes for nodes in assigned)
+        found.append(OnlyCopy(path, key, kind, exists, is_moved))
+    return found
+
+
+def _properties(root: Place) -> dict[str, str]:
+    with contextlib.suppress(KafkalogError):
+        return read_properties(root / kf.META_PROPERTIES) or {}
+    return {}
+
+
+def _metadata_that_lead(roots: Mapping[Place, Mapping[str, str]]) -> list[ClusterMetadata]:
+    """Of each cluster, the metadata of the log dir that has most: others may be older, and have deleted topics."""
+    clusters: dict[str | None, list[tuple[Place, ClusterMetadata]]] = {}
+    first = next((one["cluster.id"] for one in roots.values() if "cluster.id" in one), None)
+    for root, properties in roots.items():
+        if (metadata := cluster_metadata(root)) is not None and metadata.end_offset:
+            clusters.setdefault(properties.get("cluster.id", first), []).append((root, metadata))
+    return [leading_metadata(known)[1] for known in clusters.values()]
+
+
+def _ids_of(partitions: Iterable[kf.TopicPartition], roots: Iterable[Place]) -> set[tuple[str, str]]:
+    """Topics of partitions in these log dirs with an id of each; of thousands of partitions, the first one tells."""
+    listed = [(root, {*Listing.or_empty(root).names}) for root in roots]
+    found = dict[str, str]()
+    for key in partitions:
+        for root, names in listed if key.topic not in found else ():
+            if str(key) in names and (topic_id := topic_id_of(root / str(key))) is not None:
+                found[key.topic] = topic_id
+                break
+    return {*found.items()}
 
 
 def topic_id_of(directory: Place) -> str | None:
@@ -86,12 +126,16 @@ def about_only_copies(copies: Sequence[OnlyCopy]) -> str:
     kind, exists, root = copies[0].kind, copies[0].exists, parent_of(copies[0].path)
     names = first_names(list(dict.fromkeys(one.key for one in copies)))
     how = [] if kind == "future" else [str(one.path) for one in copies[:_MOST_NAMED]]
+    here = f"No other directory here has {names}"
+    if not isinstance(root, Path):
+        which = f" of it and {first_names([one.path.name for one in copies])}" if how else ""
+        return f"{here}. Copy the log dir to a local directory, then kafkalog boot{which} serves it"
     more = " ..." if how and copies[_MOST_NAMED:] else ""
     if more and kind == "stray":
         how, more = ["--include-unknown"], ""
     command = f"{shlex.join(['kafkalog', 'boot', str(root), *how])}{more} -o DIR"
-    here = f"No other directory here has {names}"
-    return f"{here}: {command} serves it" if exists or kind == "future" else f"{here}. To bring it back: {command}"
+    serves = (exists and not copies[0].is_moved) or kind == "future"
+    return f"{here}: {command} serves it" if serves else f"{here}. To bring it back: {command}"
 
 
 def packed_partitions(names: Collection[str]) -> dict[str, kf.TopicPartition]:

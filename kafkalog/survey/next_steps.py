@@ -216,7 +216,7 @@ def _set_apart(disks: Sequence[_Disk]) -> tuple[list[str], bool]:
     apart = {path: one.kind for path, one in parsed.items() if one is not None and one.kind not in (None, "future")}
     keys = {one.topic_partition for one in parsed.values() if one is not None and one.kind in (None, "future")}
     only = only_copies(apart, keys, [disk.path for disk in disks])
-    named = [one.path for one in only if one.exists]
+    named = [one.path for one in only if one.exists and not one.is_moved]
     return [*map(str, named)], any(kind == "stray" and path not in named for path, kind in apart.items())
 
 

@@ -1,15 +1,20 @@
 """Partitions under other names: directories that a broker has renamed, and archives; advice leads to their records."""
 
 import json
+import tarfile
 
 import pytest
+from booting.test_boot_metadata import append_metadata
 from merges import batch, replica
 from metadata_logs import topic_id, write_metadata
 from salvages import output_of
 
 import kafkalog
+from kafkalog import format as kf
 from kafkalog.cli.app import main
-from kafkalog.log.set_apart import packed_partitions
+from kafkalog.log import set_apart
+from kafkalog.log.set_apart import only_copies, packed_partitions
+from kafkalog.protocol.encoder import encode_metadata_record
 
 LOG = [(1, offset) for offset in range(24)]
 ALL = [batch(offset, LOG[offset]) for offset in range(24)]
@@ -32,6 +37,14 @@ def disk_with(tmp_path, kind, topics):
     text = "version=1\ncluster.id=kafkalogBrokenDisks01w\nnode.id=1\ndirectory.id=X0qcQdqYVPjkhw06oncc2A\n"
     (disk / "meta.properties").write_text(text)
     return disk, apart
+
+
+def damage(disk):
+    """Damage a batch, so that reports advise a boot."""
+    (log,) = (disk / "u-0").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[80] ^= 255
+    log.write_bytes(data)
 
 
 def steps_of(command, capsys):
@@ -122,3 +135,59 @@ def test_a_packed_partition_is_named_with_what_to_do(tmp_path, capsys, suffix):
 def test_an_archive_of_a_partition_that_is_there_is_a_backup():
     names = {"t-0.tar.gz", "t-0", "u-1.tgz", "u-2.tar", "notes-3.txt", "t-4.tar.zst", f"t-5.{SUFFIX}-delete.tar"}
     assert {*map(str, packed_partitions(names).values())} == {"u-1", "u-2", "t-4"}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_older_metadata_log_does_not_bring_a_deleted_topic_back(tmp_path, capsys, is_first):
+    disk, apart = disk_with(tmp_path, "delete", EXISTING)
+    append_metadata(disk, encode_metadata_record("RemoveTopic", 0, topicId=topic_id(0)))
+    second = tmp_path / "second"
+    write_metadata(second, EXISTING, {}, node_id=1, epoch=1)
+    damage(disk)
+    given = [disk, second] if is_first else [second, disk]
+    for one in ("report", "verify"):
+        assert not any(str(apart) in step for step in steps_of([one, *given], capsys)), one
+    report = kafkalog.boot(given, tmp_path / "out", dry_run=True)
+    assert "To bring it back" in report.text()
+    assert "serves it" not in report.text()
+
+
+def test_a_replica_that_was_moved_to_other_nodes_has_no_note_and_no_step(tmp_path, capsys):
+    disk, apart = disk_with(tmp_path, "delete", {"u": topic_id(1)})
+    ids = {"partitionId": 0, "topicId": topic_id(0), "leader": 2, "leaderEpoch": 1, "partitionEpoch": 0}
+    partition = encode_metadata_record("Partition", 1, **ids, replicas=[2, 3], isr=[2, 3], directories=[OTHER_ID] * 2)
+    append_metadata(disk, encode_metadata_record("Topic", 0, name="t", topicId=topic_id(0)), partition)
+    damage(disk)
+    for one in ("ls", "verify", "report"):
+        main([one, str(disk)])
+        assert "No other directory" not in "".join(capsys.readouterr()), one
+    for one in ("verify", "report"):
+        (step,) = steps_of([one, disk], capsys)
+        assert str(apart) not in step, one
+
+
+@pytest.mark.parametrize("kind", ["future", "delete"])
+def test_an_archive_is_copied_to_a_local_directory_first(tmp_path, capsys, kind):
+    disk, _ = disk_with(tmp_path, kind, EXISTING)
+    with tarfile.open(tmp_path / "disk.tar", "w") as packed:
+        packed.add(disk, "disk")
+    main(["ls", f"tar://disk::{tmp_path / 'disk.tar'}"])
+    text = capsys.readouterr().err
+    assert "No other directory here has t-0. Copy the log dir to a local directory" in text
+    assert "kafkalog boot tar" not in text
+
+
+def test_one_id_of_a_topic_tells_whether_it_exists(tmp_path, monkeypatch):
+    disks = [tmp_path / name for name in "abcd"]
+    for number, disk in enumerate(disks):
+        for partition in range(number, 40, 4):
+            (disk / f"t-{partition}").mkdir(parents=True)
+            identify(disk / f"t-{partition}", 0)
+    apart = disks[0] / f"t-40.{SUFFIX}-delete"
+    apart.mkdir()
+    identify(apart, 0)
+    read = []
+    monkeypatch.setattr(set_apart, "read_topic_id", lambda path: read.append(path) or topic_id(0))
+    (one,) = only_copies([apart], [kf.TopicPartition("t", number) for number in range(40)], disks)
+    assert one.exists
+    assert len(read) == 2
