@@ -336,6 +336,7 @@ class _Boot:
         self._sources, report = sources, self._report
         where = self._read_metadata(others, is_one_cluster=is_one_cluster)
         patterns = TopicPatterns(topics)
+        sources.refuse_forbidden_ids(patterns.wants)
         if self.remote is not None:
             self.remote.restore(patterns.wants, self._metadata, report.findings.add)
         known = self._compare_topics(where, includes_unknown=includes_unknown)
@@ -404,6 +405,8 @@ class _Boot:
             detail = "no partitions here: name log dirs (values of log.dirs), or directories such as orders-0"
             detail += "".join(f". {one.path}: {one.detail}" for one in sources.left_out[:1])
             raise NotKafkaError(Reason.NOT_KAFKA, detail, path=sources.roots[0].path)
+        for one in chain(*copies.values()):
+            one.refuse_forbidden()
         full = {key: [one for one in some if not one.is_bare] for key, some in copies.items()}
         self._copies = {key: some for key, some in full.items() if some}
         self._choose(self._copies)

@@ -13,9 +13,9 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import (
@@ -58,6 +58,12 @@ from kafkalog.survey.same_clusters import same_clusters
 from kafkalog.survey.startup_files import about_unnamed, about_unnamed_segments
 from kafkalog.system_topics.remote_log import remote_log
 from kafkalog.tiered.joined import JoinedStore
+
+_READ: Final = (
+    *(kf.PARTITION_METADATA, kf.LEADER_EPOCH_CHECKPOINT),
+    *(suffix + rest for suffix in kf.SEGMENT_SUFFIXES for rest in ("", kf.SWAP_SUFFIX)),
+)
+"""How the names of files end that a boot reads in a partition directory."""
 
 
 @dataclass(eq=False)
@@ -109,7 +115,8 @@ class Copy:
     is_restored: bool = False
     """Whether it also has the segments of remote storage."""
     is_asked_for: bool = False
-    """Whether the caller named its directory, which a broker has renamed: its topic may be a deleted one."""
+    """Whether the caller named its directory, which a broker has renamed, even next to its log dir: its topic may be a
+    deleted one."""
 
     @cached_property
     def latest_epoch(self) -> int:
@@ -129,6 +136,10 @@ class Copy:
     def names(self) -> list[str]:
         """What is in its directory, by one listing."""
         return Listing(self.path).names
+
+    def refuse_forbidden(self) -> None:
+        """Raise ReadError if another user may read its directory, or a file in it that a boot reads."""
+        refuse_forbidden([self.path / name for name in self.names if name.endswith(_READ)])
 
     @property
     def log_start_offset(self) -> int:
@@ -188,6 +199,8 @@ class Sources:
     """Of partitions that no source has: what may have them, and what to do about it."""
     _apart: list[Path] = field(default_factory=list)
     """Directories that a broker has renamed and that are left out."""
+    _futures: list[Copy] = field(default_factory=list)
+    """Copies that a broker was making: they count where there is no other."""
 
     @classmethod
     def find(
@@ -213,15 +226,19 @@ class Sources:
                 raise NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
             for root in log_dirs_at(path):
                 found._add(root, limits, include_stray)
+        if found._futures:
+            found._add_futures()
         # a directory that a broker has renamed is not left out if it is named, next to its log dir
         found._note_apart([path for path in found._apart if path not in named])
         # without them, what they have would count as lost
         names = (*kf.LOG_DIR_FILES, *kf.OFFSET_CHECKPOINTS)
         refuse_forbidden([root.path / name for root in found.roots for name in names])
-        for some in found.copies.values():
-            for copy in some:
-                refuse_forbidden([copy.path / name for name in copy.names])
         return found
+
+    def refuse_forbidden_ids(self, wants: Callable[[str], bool]) -> None:
+        """Raise ReadError if another user may read the topic id of a copy: by it, a copy counts or is left out."""
+        copies = [copy for key, some in self.copies.items() if wants(key.topic) for copy in some]
+        refuse_forbidden([copy.path / kf.PARTITION_METADATA for copy in copies])
 
     def _add(self, path: Path, limits: Limits, include_stray: bool) -> None:
         try:
@@ -241,33 +258,38 @@ class Sources:
             if os.path.basename(finding.path or "") != kf.HIGH_WATERMARK_CHECKPOINT:
                 self.left_out.append(finding)
         directories = [(key, local_path(log_dir.path_of(key).path)) for key in log_dir]
-        directories += self._set_apart(log_dir, include_stray)
+        directories += self._strays(log_dir, include_stray) if any(log_dir.set_apart.values()) else []
+        is_asked_for = is_partition and bool(why_renamed(path.name))
         for key, where in directories:
             if key.topic != kf.METADATA_TOPIC:
-                self._add_copy(
-                    Copy(key, where, root, limits, is_asked_for=is_partition and bool(why_renamed(path.name)))
-                )
+                self._add_copy(Copy(key, where, root, limits, is_asked_for=is_asked_for))
+        for where in map(local_path, log_dir.set_apart["future"]):
+            if (parsed := kf.parse_partition_directory(where.name)) is not None:
+                self._futures.append(Copy(parsed.topic_partition, where, root, limits))
         if not is_partition:
             self._note_others(path)
         self.origins[path] = [SourceRoot(local_path(origin), is_log_dir=True) for origin in origins_of(path)]
 
     def _add_copy(self, copy: Copy) -> None:
         others = self.copies.setdefault(copy.key, [])
-        if all(one.path != copy.path for one in others):
-            others.append(copy)
+        same = [one for one in others if one.path == copy.path]
+        for one in same:
+            one.is_asked_for |= copy.is_asked_for
+        others += [] if same else [copy]
 
-    def _set_apart(self, log_dir: LogDir, include_stray: bool) -> list[tuple[kf.TopicPartition, Path]]:
-        """The directories to include of those that a broker has renamed: copies that it was making, and strays."""
-        included = []
-        for kind, directories in log_dir.set_apart.items():
-            for directory in map(local_path, directories):
-                parsed = kf.parse_partition_directory(directory.name)
-                is_included = kind == "future" or (kind == "stray" and include_stray)
-                if parsed is not None and is_included:
-                    included.append((parsed.topic_partition, directory))
-                if not is_included:
-                    self._apart.append(directory)
-        return included
+    def _add_futures(self) -> None:
+        """Take the copies that a broker was making of partitions without another one that has segments."""
+        lone = [one for one in self._futures if all(map(_is_bare, self.copies.get(one.key, ())))]
+        self._apart += [one.path for one in self._futures if one not in lone]
+        for one in lone:
+            self._add_copy(one)
+
+    def _strays(self, log_dir: LogDir, include_stray: bool) -> list[tuple[kf.TopicPartition, Path]]:
+        """The strays to include; the other directories that a broker has renamed are left out."""
+        strays = [*map(local_path, log_dir.set_apart["stray"])]
+        self._apart += [*map(local_path, log_dir.set_apart["delete"]), *(() if include_stray else strays)]
+        parsed = [(kf.parse_partition_directory(path.name), path) for path in strays if include_stray]
+        return [(one.topic_partition, path) for one, path in parsed if one is not None]
 
     def _note_apart(self, directories: Sequence[Path]) -> None:
         """Note the renamed directories that are left out, and which of them hold the only copy of a partition."""
@@ -393,7 +415,7 @@ class Sources:
             self.left_out.append(Finding(Reason.UNSAFE_PATH, detail, path=str(other), damage=False))
         known = []
         for path in [*others, *(root.path for root in self._all_roots)]:
-            refuse_forbidden(_files_in(path / kf.METADATA_DIRECTORY))
+            refuse_forbidden(_metadata_files(path / kf.METADATA_DIRECTORY))
             metadata = cluster_metadata(path, with_credentials=True, limits=limits)
             if metadata is not None and metadata.end_offset > 0:
                 known.append((path, metadata))
@@ -403,9 +425,16 @@ class Sources:
         return leading, Path(where), doubt
 
 
-def _files_in(directory: Path) -> list[Path]:
-    """The files of a directory, if it is there; raises ReadError if it cannot be listed."""
-    return [directory / name for name in Listing(directory).files] if kind_of(directory) == "directory" else []
+def _metadata_files(directory: Path) -> list[Path]:
+    """The files of a metadata log, if it is there; raises ReadError if it cannot be listed."""
+    names = Listing(directory).files if kind_of(directory) == "directory" else []
+    return [directory / name for name in names if name.endswith((kf.LOG_SUFFIX, kf.RAFT_SNAPSHOT_SUFFIX))]
+
+
+def _is_bare(copy: Copy) -> bool:
+    with contextlib.suppress(KafkalogError):
+        return copy.is_bare
+    return False
 
 
 def has_partitions_of(log_dir: Path, topic: str) -> bool:
@@ -461,6 +490,8 @@ class RemotePart:
         Of these, only those of topics that the metadata have: the others may have been deleted.
         """
         found = self._parts(wants, metadata)
+        for copy in filter(None, chain(*(parts.values() for parts in found.values()))):
+            copy.refuse_forbidden()
         places = [self._opened(root)[key].path for root, parts in found.items() for key in parts]
         # once next to the output, and once in it
         check_room(self._output, [*places, *(places if self._is_copied else ())], note, dry_run=False)

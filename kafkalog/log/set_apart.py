@@ -66,21 +66,25 @@ def only_copies(
     roots = list(dict.fromkeys([*log_dirs, *(parent_of(path) for path, *_ in lone)]))
     properties = {root: _properties(root) for root in roots}
     known = _metadata_that_lead(properties)
-    ids = {pair for metadata in known for pair in metadata.topic_ids.items()}
-    # each topic has an id of its own, so what any log deletes is gone
+    topics = {key.topic for _, key, _ in lone}
+    ids = _known_ids(known) if known else _ids_of([key for key in present if key.topic in topics], roots)
+    nodes = {root: node_number(properties[root]) for root in {parent_of(path) for path, *_ in lone}}
+    found = [OnlyCopy(path, key, kind, (key.topic, topic_id_of(path)) in ids, False) for path, key, kind in lone]
+    return [
+        one._replace(is_moved=one.exists and _is_elsewhere(one.key, nodes[parent_of(one.path)], known)) for one in found
+    ]
+
+
+def _known_ids(known: Sequence[ClusterMetadata]) -> set[tuple[str, str]]:
+    """The topics of metadata logs, with their ids, without those that any of them deletes."""
     removed = {one for metadata in known for one in metadata.removed_topic_ids}
-    if not known:
-        topics = {key.topic for _, key, _ in lone}
-        ids = _ids_of([key for key in present if key.topic in topics], roots)
-    found = []
-    for path, key, kind in lone:
-        one_id = topic_id_of(path)
-        exists = one_id is not None and (key.topic, one_id) in ids and one_id not in removed
-        node = node_number(properties[parent_of(path)])
-        assigned = [partition.replicas for metadata in known if (partition := metadata.partition(key)) is not None]
-        is_moved = exists and node is not None and bool(assigned) and not any(node in nodes for nodes in assigned)
-        found.append(OnlyCopy(path, key, kind, exists, is_moved))
-    return found
+    return {pair for metadata in known for pair in metadata.topic_ids.items() if pair[1] not in removed}
+
+
+def _is_elsewhere(key: kf.TopicPartition, node: int | None, known: Iterable[ClusterMetadata]) -> bool:
+    """Whether metadata have a partition on other nodes than this one, which is known."""
+    assigned = [partition.replicas for metadata in known if (partition := metadata.partition(key)) is not None]
+    return node is not None and bool(assigned) and not any(node in nodes for nodes in assigned)
 
 
 def _properties(root: Place) -> dict[str, str]:

@@ -11,6 +11,7 @@ from salvages import output_of
 
 import kafkalog
 from kafkalog import format as kf
+from kafkalog.booting.sources import Sources
 from kafkalog.cli.app import main
 from kafkalog.log import set_apart
 from kafkalog.log.set_apart import only_copies, packed_partitions
@@ -191,3 +192,27 @@ def test_one_id_of_a_topic_tells_whether_it_exists(tmp_path, monkeypatch):
     (one,) = only_copies([apart], [kf.TopicPartition("t", number) for number in range(40)], disks)
     assert one.exists
     assert len(read) == 2
+
+
+@pytest.mark.parametrize("has_segments", [True, False])
+def test_a_copy_that_a_broker_was_making_counts_only_without_another(tmp_path, has_segments):
+    disk, apart = disk_with(tmp_path, "future", EXISTING)
+    (disk / kf.METADATA_DIRECTORY).rename(tmp_path / kf.METADATA_DIRECTORY)
+    for path in apart.glob("*18.*") if has_segments else ():
+        path.unlink()
+    identify(replica(disk, LOG), 0)
+    for path in () if has_segments else (disk / "t-0").glob("*.log"):
+        path.unlink()
+    report = kafkalog.boot(disk, tmp_path / "out", strict=has_segments)
+    (t,) = [one for one in report.topics if one.name == "t"]
+    assert t.replication_factor == 1
+    assert output_of(tmp_path / "out" / "data" / "t-0") == ALL
+    (served,) = [one.source for one in report.partitions if one.topic == "t"]
+    assert (served == str(apart)) != has_segments
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_stray_that_is_named_counts_before_and_after_its_log_dir(tmp_path, is_first):
+    disk, apart = disk_with(tmp_path, "stray", {"u": topic_id(1)})
+    found = Sources.find([apart, disk] if is_first else [disk, apart], include_stray=True)
+    assert [one.is_asked_for for one in found.copies[kf.TopicPartition("t", 0)]] == [True]

@@ -7,6 +7,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+from booting.test_boot_metadata import append_metadata
 from conftest import GOLDEN
 from faults import forbid
 from merges import replica
@@ -15,6 +16,7 @@ from tiered_sets import TieredSet, key_pair
 
 import kafkalog
 from kafkalog.cli import main
+from kafkalog.protocol.encoder import encode_metadata_record
 
 SEGMENT, OTHER = "p-txn-0/00000000000000000014.log", "p-headers-0"
 
@@ -114,6 +116,30 @@ def test_boot_refuses_metadata_that_another_user_may_read(disk, tmp_path, monkey
     forbid(monkeypatch, tmp_path / "other" / METADATA)
     with pytest.raises(kafkalog.ReadError, match="read permission is needed"):
         kafkalog.boot(disk, tmp_path / "out", metadata=tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "name", ["t-0/notes.txt", "t-0/.parts", f"{METADATA}/notes.txt", "u-0", f"u-0/{0:020}.log", "t-0.backup/x"]
+)
+def test_boot_does_not_refuse_for_what_it_does_not_read(disk, tmp_path, monkeypatch, name):
+    shutil.copytree(disk / "t-0", disk / "u-0")
+    (disk / name).parent.mkdir(exist_ok=True)
+    if name.endswith(".parts"):
+        (disk / name).mkdir()
+    elif not (disk / name).exists():
+        (disk / name).write_text("")
+    forbid(monkeypatch, disk / name)
+    kafkalog.boot(disk, tmp_path / "out", topics="t")
+    assert (tmp_path / "out" / "data" / "t-0").is_dir()
+
+
+def test_boot_does_not_refuse_for_copies_that_it_leaves_out(disk, tmp_path, monkeypatch):
+    other = shutil.copytree(disk / "t-0", disk / "gone-0")
+    (other / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(5)}")
+    record = encode_metadata_record("Topic", 0, name="gone", topicId=topic_id(5))
+    append_metadata(disk, record, encode_metadata_record("RemoveTopic", 0, topicId=topic_id(5)))
+    forbid(monkeypatch, other / f"{0:020}.log")
+    assert "deletes its topic" in kafkalog.boot(disk, tmp_path / "out").text()
 
 
 @pytest.mark.parametrize("name", NAMES)
