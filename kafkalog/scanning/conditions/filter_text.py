@@ -18,8 +18,9 @@ from kafkalog.values.conditions import Bare, Groups, all_of, any_of, bytes_liter
 from kafkalog.values.mixed_fields import TEXT_OPERATIONS
 
 _TEXT: Final = "|".join(TEXT_OPERATIONS)
+_NAME: Final = r"""(?:(?:headers|key|value)(?:\.(?:"[^"]+"|[^\s=!<>".]+))+|\w+)"""
 _CONDITION: Final = re.compile(
-    rf"""\s*(?P<column>(?:headers|key|value)(?:\.(?:"[^"]+"|[^\s=!<>".]+))+|\w+)
+    rf"""\s*(?P<column>{_NAME})
     (?:\s*(?P<sign>==|!=|<=|>=|=|<|>|!~|~)|\s+(?P<word>(?i:is\s+not\s+null|is\s+null|(?:not\s+)?(?:in|between|{_TEXT})|has\s+not|has))(?![^\s()]))
     \s*(?P<value>.*?)\s*""",
     re.VERBOSE | re.DOTALL,
@@ -47,6 +48,9 @@ _SECOND_SIGN: Final = re.compile(r"[=<>!~]=?(?=\s)")
 _JOINED: Final = re.compile(r"\s([&|])\s+\(*[\w.]+\s*(?:[=<>!~]|(?:in|is|like|between|contains|matches|has)\s)")
 """What pandas has between two conditions."""
 _QUOTED: Final = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
+_IN_QUOTES: Final = re.compile(r"""(?<![^\s,(\[])(?:"[^"]*"|'[^']*')""")
+_AFTER_QUOTES: Final = re.compile(rf"""\s*(?:[&|]|(?i:and|or)(?![^\s("'])|\(*{_NAME}\s*[=<>!~])""", re.VERBOSE)
+"""Another condition, or what is meant as one: an unknown column, or a value without any."""
 
 
 def parse_condition(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> tuple[Any, ...]:
@@ -78,8 +82,15 @@ def _check_value(match: re.Match[str]) -> None:
     value = match["value"] or ""
     if second := _SECOND_SIGN.match(value if match["sign"] else ""):
         raise ValueError(f"{second[0]!r} follows an operator; put a text that begins so in quotes")
-    if joined := _JOINED.search("" if _QUOTED.fullmatch(value) else value):
-        raise ValueError(f"{joined[1]!r} joins no conditions; write {'and' if joined[1] == '&' else 'or'}")
+    if joined := _JOINED.search(_IN_QUOTES.sub('""', value)):
+        word = "and" if joined[1] == "&" else "or"
+        raise ValueError(f"{joined[1]!r} joins no conditions; write {word}, or put the text in quotes")
+    first = _IN_QUOTES.match(value) if _QUOTED.fullmatch(value) else None
+    if first is not None and _AFTER_QUOTES.match(value, first.end()):
+        raise ValueError(
+            f"after {first[0]}, {value[first.end() :].strip()!r} is no condition on a column; conditions are joined by"
+            " and, or; a text with quotes in it stands in the other kind of quotes"
+        )
 
 
 def _single(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> tuple[Any, ...]:

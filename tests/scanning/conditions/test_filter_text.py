@@ -52,6 +52,12 @@ MOMENT = datetime(2023, 11, 14, 22, 18, 0, 400, UTC)
         ("value contains salt and pepper", ("value", "contains", "salt and pepper")),
         ("value contains 'a and key == b'", ("value", "contains", "a and key == b")),
         ("value contains a and b == c", ("value", "contains", "a and b == c")),
+        ("value contains 'a & b = c'", ("value", "contains", "a & b = c")),
+        ('key == "it\'s"', ("key", "==", "it's")),
+        ("key == 'it's'", ("key", "==", "it's")),
+        ('value == "{"a": 1, "b": "c"}"', ("value", "==", '{"a": 1, "b": "c"}')),
+        ('key == "a""b"', ("key", "==", 'a""b')),
+        ('key in "a & b = c","d"', ("key", "in", ["a & b = c", "d"])),
     ],
 )
 def test_a_condition_is_a_tuple_of_the_columns_type(text, expected):
@@ -81,6 +87,12 @@ def test_a_condition_is_a_tuple_of_the_columns_type(text, expected):
         ("key == 'a' AND value contains 'b'", "one condition"),
         ("key == a or value is null", "one condition"),
         ("offset > 5 && headers has b", "one condition"),
+        ('key == "a" & value == "b"', "'&' joins no conditions; write and, or put the text in quotes"),
+        ("key == 'a'|value == 'b'", "is no condition on a column; conditions are joined by and, or"),
+        ('key == "a" or "b"', "after \"a\", 'or \"b\"' is no condition"),
+        ('key == "a" and vaule == "b"', "after \"a\", 'and vaule == \"b\"' is no condition"),
+        ('key == "a" value == "b"', "is no condition"),
+        ("value contains a & b = c", "write and, or put the text in quotes"),
     ],
 )
 def test_what_is_none_is_refused_with_what_was_expected(text, message):
