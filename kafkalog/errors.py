@@ -250,7 +250,7 @@ class ReadError(KafkalogError, OSError):
         """The error for an `OSError`, with advice if permission is missing or the path is not a directory."""
         detail = error.strerror or str(error)
         if error.errno == errno.EACCES:
-            detail += f"; read permission is needed: run it as {_owner(path)}root (sudo)"
+            detail += f"; read permission is needed: {_permitted(path)}"
         elif error.errno == errno.ENOTDIR:
             detail += "; name a log dir, or a partition directory in it such as orders-0"
         return cls(Reason.FILE_UNREADABLE, detail, path=path, position=position)
@@ -261,23 +261,35 @@ def is_forbidden(error: BaseException) -> bool:
     return isinstance(error.__cause__, PermissionError)
 
 
-def _owner(path: str | os.PathLike[str] | None) -> str:
-    """The user that may read a file, unless that is root: its owner, or that of a directory above it."""
+def _permitted(path: str | os.PathLike[str] | None) -> str:
+    """How a file is read that its mode forbids: as its owner, or that of a directory above it, or as root."""
+    import shlex  # for an error alone
+    import stat
+
     where = None if path is None else os.path.abspath(path)
     while where is not None:
         try:
-            user = os.stat(where).st_uid
+            status = os.stat(where)
         except (OSError, ValueError):
             where = None if where == os.path.dirname(where) else os.path.dirname(where)
             continue
+        if not status.st_uid:
+            return "run it as root (sudo)"
+        if status.st_uid == getattr(os, "geteuid", lambda: None)():
+            return f"chmod u+r{'x' if stat.S_ISDIR(status.st_mode) else ''} {shlex.quote(where)}"
+        name = _name_of(status.st_uid)
+        return f"run it as {name} (sudo -u {shlex.quote(name)}), or as root (sudo)"
+    return "run it as the user that ran the broker, or as root (sudo)"
+
+
+def _name_of(user: int) -> str:
+    """The name of a user, or the number as `sudo` takes it."""
+    try:
         import pwd  # not on every system
 
-        try:
-            name = pwd.getpwuid(user).pw_name
-        except KeyError:
-            name = f"#{user}"
-        return f"{name} (sudo -u {name}), or as " if user else ""
-    return "the user that ran the broker, or as "
+        return pwd.getpwuid(user).pw_name
+    except (ImportError, KeyError):
+        return f"#{user}"
 
 
 class NotKafkaError(KafkalogError, ValueError):

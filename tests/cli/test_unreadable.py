@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -156,10 +157,17 @@ def test_the_owner_of_a_file_is_named(tmp_path, monkeypatch):
     path = tmp_path / "file"
     path.write_text("")
     error = PermissionError(errno.EACCES, "Permission denied")
-    monkeypatch.setattr(os, "stat", lambda path: SimpleNamespace(st_uid=1))
+    owner = SimpleNamespace(st_uid=1, st_mode=0o100000)
+    monkeypatch.setattr(os, "stat", lambda path: owner)
     assert "run it as daemon (sudo -u daemon), or as root (sudo)" in kafkalog.ReadError.of(error, path).detail
-    monkeypatch.setattr(os, "stat", lambda path: SimpleNamespace(st_uid=2**31 - 7))
-    assert f"run it as #{2**31 - 7} (sudo -u #{2**31 - 7})" in kafkalog.ReadError.of(error, path).detail
+    owner.st_uid = 2**31 - 7
+    assert f"run it as #{2**31 - 7} (sudo -u '#{2**31 - 7}'), or" in kafkalog.ReadError.of(error, path).detail
+    monkeypatch.setitem(sys.modules, "pwd", None)
+    assert f"run it as #{2**31 - 7} " in kafkalog.ReadError.of(error, path).detail
+    monkeypatch.setattr(os, "geteuid", lambda: owner.st_uid)
+    assert kafkalog.ReadError.of(error, path).detail.endswith(f"needed: chmod u+r {path}")
+    owner.st_mode = 0o040000
+    assert kafkalog.ReadError.of(error, path).detail.endswith(f"needed: chmod u+rx {path}")
 
 
 def test_without_its_key_remote_storage_is_unreadable(tmp_path, capsys):
