@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
+from kafkalog.cli import main
 from kafkalog.errors import ConfigWarning, NotKafkaError, ReadError, WriteError
 from kafkalog.storage import staging
 
@@ -284,3 +285,13 @@ def test_the_name_of_another_format_is_refused(run_lines, place, argv):
     assert code == 2
     assert "end g." in err or "the output is a directory, and x.csv is a name for a file" in err
     assert sorted(one.name for one in place.iterdir()) == ["data", "table.csv"]
+
+
+def test_a_note_names_json_unless_columns_were_asked_for(tmp_path, monkeypatch, capsys):
+    kafkalog.write_table({"value": [b'{"a": 1}']}, tmp_path / "log", topic="t")
+    monkeypatch.setattr("kafkalog.cli.reading.cat.is_pipe", lambda stream: True)
+    noted = []
+    for columns in ([], ["--columns", "value.a"]):
+        assert main(["cat", str(tmp_path / "log"), "--value-format", "json", *columns]) == 0
+        noted.append("--json prints JSON lines" in capsys.readouterr().err)
+    assert noted == [True, False]

@@ -73,7 +73,7 @@ transaction, with a note. If damage hides the outcome of a transaction, --on-cor
   -f --follow     after the last record, wait for records that a running broker appends, until Ctrl-C; see --tail
   @scan_selection
 output:
-  --json             an object per line
+  --json             one object a line
   --explain          print how much would be read, and why, instead of records
   --columns C,...    only these columns, in this order
   @encoding {ENCODING_HELP}
@@ -140,7 +140,7 @@ def _record_format(args: argparse.Namespace, console: Console) -> RecordFormat:
 
     if console.is_json:
         return JsonLines(record_columns_of(args), encoding=args.encoding or "base64")
-    if args.value_format in _OF_FIELDS and is_pipe(sys.stdout):
+    if args.value_format in _OF_FIELDS and not args.columns and is_pipe(sys.stdout):
         console.note("these are lines of text; --json prints JSON lines, as jq reads them")
     # never in a pipe, where a cut value would pass for a whole one
     cut_at = CUT_AT if sys.stdout.isatty() and not args.full else None
