@@ -333,8 +333,8 @@ class Querying:
             line += f"; did you mean {_table_name(topic)}?"
         elif word is not None and (meant := near(word[1], _SQL_WORDS)) not in (None, word[1].lower()):
             line += f"; did you mean {meant}?"
-        elif _CHANGES.match(self._query):
-            line += "; queries only read: kafkalog convert PATH -o DIR --drop 'key == abc' (drop=) leaves records out"
+        elif change := _CHANGES.match(self._query):
+            line += f"; queries only read{_COPIES.get(change[1].lower(), '')}"
         elif missing is not None:
             line += f" {_tables(self.log_dir.topics, missing[1])}"
         elif "Parser Error" in line and _OFFSET.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", self._query)):
@@ -346,7 +346,8 @@ class Querying:
         return line
 
 
-_CHANGES: Final = re.compile(r"\s*(?:delete|update|insert|alter|drop|truncate)\b", re.IGNORECASE)
+_CHANGES: Final = re.compile(r"\s*(delete|update|insert|alter|drop|truncate)\b", re.IGNORECASE)
+_COPIES: Final = {"delete": ": kafkalog convert PATH -o DIR --drop 'COLUMN OP VALUE' (drop=) leaves records out"}
 _SQL_WORDS: Final = ("select", "from", "where", "group", "order", "limit", "having", "describe", "between", "distinct")
 
 
