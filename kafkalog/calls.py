@@ -86,8 +86,8 @@ class _MissingAttribute(AttributeError):
     """An AttributeError that looks for its words when it is shown: `hasattr` asks without showing any."""
 
     def __init__(self, value: object, missing: str) -> None:
-        # with a name and an object, Python would add the name that is most similar, however little
-        super().__init__(value, missing)
+        # Python sets what is unset, and from 3.12 on adds the name of the object's that is most similar, however little
+        super().__init__(value, missing, name=missing, obj=None)
 
     def __str__(self) -> str:
         value, name = self.args
@@ -240,7 +240,7 @@ def _wrong_arguments(function: FunctionType, message: str, args: Sequence[object
     name, code = function.__qualname__.removesuffix(".__init__").rpartition(".")[2], function.__code__
     positional = [one for one in code.co_varnames[: code.co_argcount] if one not in _OWN]
     if re.search(r" takes .*positional arguments? but ", message):
-        return _by_name(function, name, positional, args[-1], owner)
+        return _by_name(function, name, positional, args, owner)
     if missing := re.search(r" missing \d+ required .*argument", message):
         purpose = (function.__doc__ or "").strip().split("\n")[0].split(". ")[0].rstrip(".")
         names = [f"{one}=" for one in re.findall(r"'(\w+)'", message[missing.end() :])]
@@ -249,9 +249,10 @@ def _wrong_arguments(function: FunctionType, message: str, args: Sequence[object
     return message
 
 
-def _by_name(function: FunctionType, name: str, positional: Sequence[str], value: object, owner: str) -> str:
+def _by_name(function: FunctionType, name: str, positional: Sequence[str], args: Sequence[object], owner: str) -> str:
     """What to type instead of one value too many by position: the option of that type, or those that are needed."""
-    if name.startswith(("to_", "read_")) and isinstance(value, int):
+    holder, value = args[0], args[-1]
+    if _has_head(owner, holder) and name.startswith(("to_", "read_")) and isinstance(value, int):
         return f"{name} takes no number of rows by position; use head({value}), tail({value}) or limit="
     sys.modules["kafkalog"].types  # noqa: B018 - imports the names of typed options
     others = [one for one in keywords_of.__wrapped__(function) if one not in positional]
@@ -266,6 +267,11 @@ def _by_name(function: FunctionType, name: str, positional: Sequence[str], value
         return f"{takes}; use output={os.fspath(value)!r}"
     named = ", ".join(f"{one}=" for one in _needed_first(function, others)).replace(", ...=", " ...")
     return takes + (f", and the others by name: {named}" if others else "")
+
+
+def _has_head(owner: str, holder: object) -> bool:
+    """Whether the result of a function, or the object of a method, has the first rows as `head`."""
+    return not owner or any("head" in vars(one) for one in type(holder).__mro__)
 
 
 def _option_of_name(value: str, options: Collection[str]) -> str:

@@ -218,7 +218,7 @@ class TopicPartition(NamedTuple):
         """Raise AttributeError: the partition itself may be meant."""
         names = "topic and partition, str() is topic-0, and log_dir[it] is the partition, with its offsets and segments"
         lead = "" if name.startswith("_") else f"; it has {names}"
-        raise AttributeError(f"'TopicPartition' object has no attribute {name!r}{lead}")
+        raise AttributeError(f"'TopicPartition' object has no attribute {name!r}{lead}", name=name, obj=None)
 
 
 partition_order: Final = attrgetter("topic", "partition")

@@ -74,7 +74,8 @@ class _MappingMethod(partial[Any]):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AttributeError(f"records.{self.column}s is a method; did you mean records.{self.column}.{name}?")
+        meant = f"did you mean records.{self.column}.{name}?"
+        raise AttributeError(f"records.{self.column}s is a method; {meant}", name=name, obj=None)
 
 
 class _Keys(_MappingMethod):
@@ -197,7 +198,7 @@ class RecordColumns(ArrowMethods, Leading, Mapping[str, Column], metaclass=Publi
             if same := same_attribute(self, name):
                 return getattr(self, same)
             meant = unknown_attribute(self, name)
-            raise AttributeError(f"{self._unknown(name)}; {meant}") from None
+            raise AttributeError(f"{self._unknown(name)}; {meant}", name=name, obj=None) from None
 
     def _unknown(self, name: str) -> str:
         """The message about a name that is no column."""

@@ -30,7 +30,7 @@ class Producer(NamedTuple):
     def __getattr__(self, name: str) -> NoReturn:
         """Raise AttributeError: what writes may be meant."""
         lead = "" if name.startswith("_") else f"; it has producer_id and producer_epoch, and {WRITES}"
-        raise AttributeError(f"'Producer' object has no attribute {name!r}{lead}")
+        raise AttributeError(f"'Producer' object has no attribute {name!r}{lead}", name=name, obj=None)
 
 
 def check_partition_name(path: Path) -> kf.TopicPartition:
