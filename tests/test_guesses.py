@@ -344,6 +344,7 @@ kafkalog.read_numpy(p).key.astype(str) -> to_numpy("U")
 kafkalog.read_numpy(p).key.murmur2() -> kafkalog.codec.partitions
 kafkalog.OffsetIndex.build(kafkalog.open(p).segments[0], interval=1024) -> index_interval_bytes=
 kafkalog.read_numpy(p).head(3) -> records[:10]
+kafkalog.read_numpy(p).to_arrays(1, 2, 3) -> to_arrays takes nothing by position
 kafkalog.read_numpy(p).tail(3) -> records[-10:]
 kafkalog.read_numpy(p).filter(None) -> records[mask]
 kafkalog.read_numpy(p).sort("timestamp") -> take(np.argsort(
@@ -1124,7 +1125,8 @@ kafkalog -c 'select 1' D -> use kafkalog sql -c 'select 1' PATH
 kafkalog sql -line D 'select 1' -> the first line has the names; --csv, --json or -o FILE choose another form: kafkalog
 kafkalog sql D -f q.sql -> give the query itself: -c "$(cat FILE)"
 kafkalog sql --readonly D 'select 1' -> is never changed without --in-place: kafkalog sql PATH 'select 1'
-kafkalog sql D 'delete from orders' -> queries only read: kafkalog convert
+kafkalog sql D 'delete from orders' -> -o DIR --drop 'COLUMN OP VALUE' (drop=) leaves
+kafkalog sql D 'drop table orders' -> queries only read (see
 # parquet-tools
 kafkalog schema P -> use kafkalog sql 'describe records' PATH for the columns
 kafkalog column-index P -> use kafkalog index-stats PATH
@@ -1183,6 +1185,16 @@ kafkalog sql 'select topic from cluster' -> kafkalog sql 'select topic from reco
 kafkalog cat D --filter 'ts > 5' -> use timestamp (see
 """
 UNKNOWN_OPTIONS = """
+# the whole line, with what else it needs
+kafkalog boot D --port 9092 -> kafkalog boot PATH --listeners 127.0.0.1:9092 -o DIR (see
+kafkalog boot D -> add -o/--output, --rescue-quorum or --dry-run: kafkalog boot PATH -o DIR (see
+kafkalog diff D D -t orders -> -t orders --content (see
+kafkalog export D --decode json -> use --value-format json: kafkalog export PATH --value-format json --dry-run (see
+kafkalog groups --describe --all-groups --log-dir D
+    -> leave out --describe, --all-groups (all groups are listed; add --members): kafkalog groups PATH (see
+kafkalog load x.jsonl -t fruit -> use --topic fruit: kafkalog load x.jsonl --topic fruit -o LOG_DIR (see
+kafkalog cat D --max-lines 4 -> use -n 4: kafkalog cat PATH -n 4 (see
+kafkalog cat D --column-bytes 4 -> about 'column' there is --columns
 # options with a word of what was typed in their names, or else in their help
 kafkalog transactions D --find-open -> about 'open' there is --open (see
 kafkalog cat D --min-timestamp 5 -> about 'timestamp' there are --start-timestamp, --end-timestamp (see
@@ -1244,10 +1256,17 @@ def test_a_call_in_python_is_right_or_named(guess, word, names):
     assert is_right(guess, word, names)
 
 
-@pytest.mark.parametrize("call", ["kafkalog.connect", "kafkalog.open(p).read"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "kafkalog.connect", "kafkalog.open(p).read", "kafkalog.read_numpy(p).group_of",
+        "kafkalog.read_numpy(p).values.nbytes", "kafkalog.format.TopicPartition('a', 1).offset",
+    ],
+)  # fmt: skip
 def test_python_adds_no_similar_name_to_what_is_meant(call, names):
-    with pytest.raises(AttributeError, match="; use ") as error:
+    with pytest.raises(AttributeError, match=r"; (use|it has|did you mean|there are) ") as error:
         eval(call, dict(names))
+    assert (error.value.obj, error.value.name) == (None, call.rpartition(".")[2])
     assert "Did you mean" not in "".join(traceback.format_exception(error.value))
 
 

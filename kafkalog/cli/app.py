@@ -21,7 +21,7 @@ from kafkalog.cli.commands import LOCAL, MODULES, SUMMARIES, WITHOUT_ADVICE
 from kafkalog.cli.console import Console, discard, prepare_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.json_schemas import OUTPUTS, PrintSchema
-from kafkalog.cli.options import add_command, check_needs, make_limits
+from kafkalog.cli.options import add_command, make_limits
 from kafkalog.cli.parser import Completion, Misuse, Parser
 from kafkalog.cli.text import escape_line, in_shell
 from kafkalog.errors import DEFAULT_LIMITS, ConfigWarning, CorruptionWarning, Limits, UnknownNameError
@@ -258,7 +258,6 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
             _note_ranges(args, console)
             console.report_to(getattr(args, "report", None), name, args.paths)
             prepare_stdout(is_json=console.is_json)
-            check_needs(args)
             args.limits = make_limits(getattr(args, "limits", None) or [], _default_limits(args.command))
             with _reported_warnings(console):
                 command(args, console)

@@ -112,6 +112,7 @@ _OPTIONS: Final = r"""
     --topic TOPIC --encoding utf8
 -l --lines --text --plain --raw | load | lines of text become a table with jq -Rc '{value: .}' FILE > lines.jsonl, \
     then kafkalog load lines.jsonl -o DIR --topic TOPIC --encoding utf8
+-t --topics --table | load | --topic VALUE
 --csv --parquet --json-lines --arrow --arrows --jsonl --ndjson --from --source | load | pass PATH without an option
 --sep --separator --delimiter --delim -d --quote --quotechar | load
     | leave it out: the delimiter is found in the first line: comma, semicolon, tab or pipe
@@ -188,8 +189,9 @@ _OPTIONS: Final = r"""
 -O --newest | --tail | --tail N
 --last-n | --tail | --tail VALUE
 -c --count --max-messages --head --top --first --lines --max --take --read-num --max-records --num --rows --nrows --size
-    | -n | -n VALUE
---limit -n -c --count --head --max --max-messages --max-records --num --lines --first --take --rows --top | --limits
+    --max-lines --max-rows --max-results --num-records --num-messages --num-rows | -n | -n VALUE
+--limit -n -c --count --head --max --max-messages --max-records --num --lines --first --take --rows --top --max-lines
+    --max-rows | --limits
     | leave it out, or pipe it into head -n VALUE
 -J --jsonl --output-json --ndjson -w --write-out --output-format | --json | --json
 -f% --format --fmt --template --property --formatter --formatter-property --output-hex --hex -F | --columns
@@ -401,7 +403,8 @@ def _is_value(word: str, name: str, text: str, typed: Sequence[str]) -> bool:
         return wants and len(paths) > 1
     if is_topic(word, paths):
         return wants
-    return wants or re.search(r"[=:]|^\d+$", word) is not None
+    is_format = re.match("--(?:value|key)-format ", text) and any(one in word.lower() for one in FORMATS_OF_VALUES)
+    return wants or bool(is_format) or re.search(r"[=:]|^\d+$", word) is not None
 
 
 def _option_words(text: str, own: Mapping[str, bool]) -> list[str] | None:
@@ -525,13 +528,21 @@ def _of_several(
             by_text.setdefault(text, []).append(name)
     texts = [f"{', '.join(dict.fromkeys(several))}: {text}" for text, several in by_text.items()]
     if left_out:
-        reasons = [re.sub(r": (.*)", r" (\1)", one) for one in dict.fromkeys(left_out)]
-        texts.append(f"leave out {', '.join(reasons)}")
+        texts.append(f"leave out {_with_reasons(left_out)}")
     text = "; ".join(dict.fromkeys(texts))
     lines = [*dict.fromkeys(line for _, one in unknown for line in one.lines)]
     return f"no option{'s' if names[1:] else ''} {', '.join(names)}", Advice(
         f"{text}{_joint(text) if line else ''}", line, "", lines=lines
     )
+
+
+def _with_reasons(left_out: Sequence[str]) -> str:
+    """Options, each with its reason after a colon or without one, as a list in which a reason stands once."""
+    reasons: dict[str, list[str]] = {}
+    for one in dict.fromkeys(left_out):
+        option, _, reason = one.partition(": ")
+        reasons.setdefault(reason, []).append(option)
+    return ", ".join(", ".join(several) + (f" ({reason})" if reason else "") for reason, several in reasons.items())
 
 
 _LEAVE: Final = "leave it out"

@@ -247,14 +247,6 @@ def add_command(
     add_options(parser, f"  @common\n{remote}\n{command.options}", command.types)
 
 
-def check_needs(args: argparse.Namespace) -> None:
-    """Raise UsageError if an option is given without the one that it needs; see `Command.needs`."""
-    for name, needed in args.needs.items():
-        other = re.split(r"[; ]", needed)[0].replace("-", "_")
-        if getattr(args, name) not in (None, False) and not getattr(args, other):
-            raise UsageError(f"--{name.replace('_', '-')} needs --{needed}")
-
-
 _LINE: Final = re.compile(r"(\| )?(-\S+(?: -\S+)*)(?: (\S.*?))?(?:  +(.*))?")
 _VALUE: Final = re.compile(r"(?:\{(.+)\}|(.+?))(,\.\.\.)?([*!])?(?: \[(.*)\])?")
 
@@ -269,10 +261,12 @@ def add_options(parser: Any, table: str, types: Mapping[str, Callable[[str], Any
     """
     group = alternatives = parser
     is_required = has_times = False
+    others: list[str] = []
     for line in re.split(r"\n(?= {0,2}\S)", _expanded(table).strip("\n")):
         if line.endswith(":") and not line.startswith(" "):
             group = alternatives = parser.add_argument_group(line[:-1])
             is_required = "(one is required)" in line
+            others = re.findall(r"\(one of these, or (--\S+)\)", line)
             continue
         found = _LINE.fullmatch(" ".join(re.sub(r"\n +", "  ", line, count=1).split("\n")).strip())
         assert found is not None, line
@@ -280,7 +274,7 @@ def add_options(parser: Any, table: str, types: Mapping[str, Callable[[str], Any
         if bar and alternatives is group:
             alternatives = group.add_mutually_exclusive_group(required=is_required)
         if bar and flags == "--dry-run":  # it shows what the others would do
-            parser.need_one(alternatives)
+            parser.need_one(alternatives, others)
             bar = None
         help = re.sub(r" +", " ", help or "")
         if value is not None and value.startswith("TIME") and not has_times:

@@ -97,11 +97,12 @@ class Parser(argparse.ArgumentParser):
         # the value of an option may be a time before now, such as -1h, which is no option; nor is one of a wrong unit
         self._negative_number_matcher = re.compile(r"-\d+(?:[a-z]+|\.\d+)?$")
 
-    def need_one(self, alternatives: Any) -> None:
-        """Require one of some options, or ``--dry-run``, if the options are required."""
-        if alternatives.required:
+    def need_one(self, alternatives: Any, others: Sequence[str]) -> None:
+        """Require one of some options, of others, or ``--dry-run``, if the options are required or there are others."""
+        if alternatives.required or others:
             alternatives.required = False
-            self._needed.append(["/".join(action.option_strings) for action in alternatives._group_actions])
+            own = ["/".join(action.option_strings) for action in alternatives._group_actions]
+            self._needed.append([*own, *others])
 
     def print_help(self, file: Any = None) -> None:
         """Print the help; unlike argparse's own, it raises if the reader has closed the pipe."""
@@ -116,7 +117,7 @@ class Parser(argparse.ArgumentParser):
             message += self._taken_path()
             advice = self._meant_output()
             if message.endswith(" -o/--output") and not advice and self._given:
-                message += f": {self._with_open_output()}"
+                advice = self._with_open_output()
             if self._subparsers is not None:
                 message += f": {' or '.join(self._subparsers._group_actions[0].choices or ())}"
         elif found := re.fullmatch(r"argument (\S+?)(?:/(\S+))?: expected one argument", message):
@@ -157,13 +158,14 @@ class Parser(argparse.ArgumentParser):
         writes = "" if output is None else str(output.metavar)
         return with_output(self.prog, self._given, takes_value, writes)
 
-    def _with_open_output(self) -> str:
+    def _with_open_output(self) -> Advice:
         """The command line with what is missing, for the reader to fill in."""
-        from kafkalog.cli.typed import shown
+        from kafkalog.cli.typed import LINE, Advice, shown
 
-        line = f"{self.prog} {shown(self._given)} -o {self._option_string_actions['--output'].metavar}"
-        needs_topic = self.prog.endswith(" load") and "--topic" not in self._given
-        return f"{line} --topic TOPIC" if needs_topic else line
+        line = [*self._given, "-o", str(self._option_string_actions["--output"].metavar)]
+        if self.prog.endswith(" load") and "--topic" not in self._given:
+            line += ["--topic", "TOPIC"]
+        return Advice(f": {LINE}", [*self.prog.split()[1:], *line], f"{self.prog} {shown(line)}")
 
     def _to_stdout(self, found: argparse.Namespace) -> Advice:
         """The end of the message about a missing output: to stdout, if that is no terminal, or else a dry run."""
@@ -171,6 +173,8 @@ class Parser(argparse.ArgumentParser):
         from kafkalog.interchange.file_types import STREAM_FORMATS
 
         line = [*self.prog.split()[1:], *self._given]
+        if "--rescue-quorum" in self._option_string_actions:
+            return self._with_open_output()
         if getattr(found, "format", None) in STREAM_FORMATS and not sys.stdout.isatty():
             return Advice(f": {LINE}", [*line, "-o", "-"])
         return Advice(f", which shows what it would do: {LINE}", [*line, "--dry-run"])
@@ -207,6 +211,7 @@ class Parser(argparse.ArgumentParser):
         """Raise an error for what no option says: topics or an output among the paths, and words too many."""
         if len(paths := getattr(found, "paths", None) or ()) > 1:
             self._check_paths(paths)
+        self._check_needs(found)
         for names in self._needed:
             dests = [name.rpartition("--")[2].replace("-", "_") for name in names]
             if not any(getattr(found, dest) for dest in (*dests, "dry_run")):
@@ -218,6 +223,18 @@ class Parser(argparse.ArgumentParser):
 
             advice = unexpected(rest[0], self.prog.partition(" ")[2], self._given)
             self.error(f"unexpected argument {rest[0]!r}", advice)
+
+    def _check_needs(self, found: argparse.Namespace) -> None:
+        """Raise an error if an option is given without the one that it needs; see `Command.needs`."""
+        from kafkalog.cli.typed import LINE, Advice
+
+        for name, needed in getattr(found, "needs", {}).items():
+            other = f"--{re.split('[; ]', needed)[0]}"
+            if getattr(found, name) not in (None, False) and not getattr(found, other[2:].replace("-", "_")):
+                is_whole = self._option_string_actions[other].nargs == 0 and other == f"--{needed}"
+                reads = other not in ("--in-place", "--install")
+                line = [*self.prog.split()[1:], *self._given, other] if is_whole and reads else []
+                self.error(f"--{name.replace('_', '-')} needs --{needed}", Advice(f": {LINE}", line))
 
     def _with_whole_options(self, args: Sequence[str]) -> list[str]:
         """The arguments with options in full, of which only the beginning was typed; an error for unknown ones."""
@@ -275,6 +292,7 @@ class Parser(argparse.ArgumentParser):
     def _option_like(self, name: str, value: str, *, is_joined: bool) -> str | Instead:
         """The option that is meant by the beginning of its name, or else what to type instead."""
         from kafkalog.cli.option_leads import unknown_option
+        from kafkalog.text import near_name
 
         actions = self._option_string_actions
         known = [text for text in actions if text.startswith("--")]
@@ -287,6 +305,8 @@ class Parser(argparse.ArgumentParser):
             return f"{spelt}s"
         # a value that one option alone takes says which that is
         takes = [action.option_strings[-1] for action in self._actions if _takes(action, value)]
+        if value.isdecimal():  # a number says nothing
+            takes = [one for one in takes if near_name(spelt[2:], [one[2:]])]
         own = {text: action.nargs != 0 for text, action in actions.items()}
         command = self.prog.rpartition(" ")[2]
         lead = unknown_option(spelt, value, command, own, self._given, is_joined=is_joined)

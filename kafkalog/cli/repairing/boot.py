@@ -110,8 +110,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
         return
     if args.backup is not None:
         raise UsageError("--backup goes with --rescue-quorum")
-    if args.output is None and not args.dry_run:
-        raise UsageError("-o DIR names the directory to make; or use --dry-run")
     from kafkalog.booting.boot import KEEP_CLUSTER_ID, boot
     from kafkalog.errors import KafkalogError
     from kafkalog.log.open import open as open_path
