@@ -53,7 +53,7 @@ which batches:
   --start-offset OFFSET    batches that may hold this offset or a later one
   --end-offset OFFSET      batches that may hold an offset before this
 output:
-  --json             an object per line, with all columns or those of --columns
+  --json             one object a line, with all columns or those of --columns
   --columns C,...    only these columns, in this order
   --summary          a line per producer, codec and message format
   --by C,...         group --summary by these columns (default: producer_id,compression,magic); also topic, partition,

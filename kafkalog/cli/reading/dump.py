@@ -67,7 +67,7 @@ output:
   --value-decoder --value-decoder-class:value_decoder DECODER    decode values in the same ways
 {_DECODERS}
   --dialect VERSION [4.3]    the version of Kafka's tool: 4.3 (default) or 2.8
-  --json                    an object per line
+  --json                    one object a line
   @encoding {ENCODING_HELP}
 indexes:
   --index-sanity-check    only check an index as a broker does

@@ -51,7 +51,7 @@ questions (repeatable):
   --end-offset-for E*       the end offset of this epoch
   --follower EPOCH,END*     the offset to which a follower with this last epoch and log end offset truncates
 output:
-  --json    an object per partition
+  --json    one object a line, per partition
 """,
     types={"end_offset_for": _epoch, "follower": _follower},
 )

@@ -58,7 +58,7 @@ measurements:
   --what-if N,...    also measure indexes with these index.interval.bytes
 output:
   -s --segments    a line per segment
-  --json           an object per line, with all numbers
+  --json           one object a line, with all numbers
   --plot FILE      draw the gaps of all partitions to FILE, which ends in .svg, .png or .pdf
   --overwrite      replace FILE
 reading:

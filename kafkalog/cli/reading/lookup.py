@@ -75,7 +75,7 @@ what to find (at least one; repeatable):
 in which partitions:
   @selection
 output:
-  --json    an object per partition and lookup; key and value in base64
+  --json    one object a line, per partition and lookup; key and value in base64
 """,
     types={"--offset": _offset, "--timestamp": _time},
 )

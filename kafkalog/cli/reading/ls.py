@@ -43,7 +43,7 @@ has the topics' settings.""",
   @selection
   -s --segments    a line per segment
   --bytes          exact sizes, also on a terminal
-  --json           one JSON object per line, not an array, with exact numbers; timestamps in ms
+  --json           one object a line, not an array, with exact numbers; timestamps in ms
   @limits
 """,
 )

@@ -40,7 +40,7 @@ which producers:
   --open    only producers with an open transaction
   @ages
 output:
-  --json    an object per partition; times in ms
+  --json    one object a line, per partition; times in ms
 """,
 )
 _HEADER: Final = ["PRODUCER", "EPOCH", "SEQUENCE", "OFFSET", "LAST WRITTEN", "TRANSACTION", "AGE", ""]

@@ -45,7 +45,7 @@ Conditions on topic, partition, offset and timestamp, and the options below, ski
     options="""
   -c --command:command_text QUERY    the query, instead of the first argument
 output:
-  | --json              an object per row (default: a table on a terminal, tabs between columns elsewhere)
+  | --json              one object a line, per row (default: a table on a terminal, tabs between columns elsewhere)
   | --csv               CSV with a header line
   | -o --output FILE    write a .parquet, .arrow, .csv or .jsonl file
   @encoding encoding of bytes, except in Parquet and Arrow (default: utf8, with {"base64": ...} for other bytes)

@@ -54,7 +54,7 @@ checks:
   @index_interval ; an index with far fewer entries is damaged
   @reader_threads number of segments to read at a time
 output:
-  --json    an object per segment, partition and log dir, with its findings
+  --json    one object a line, per segment, partition and log dir, with its findings
   @decoding
 """,
 )

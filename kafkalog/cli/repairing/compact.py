@@ -37,7 +37,7 @@ run kafkalog recover, which completes it, then compact again.""",
   --config FILE    the broker's server.properties: its settings, and all of its log.dirs
   --metadata DIR   a log dir with the cluster's metadata log, which has the topics' settings
   @reader_threads partitions to compact at a time
-  --json           an object per partition
+  --json           one object a line, per partition
   @limits
   @output --backup is optional
 """,

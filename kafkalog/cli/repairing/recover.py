@@ -40,7 +40,7 @@ more than 2^31 apart is left to the broker, which splits it at its start; there 
   kafkalog recover /mnt/disk -o /new/disk/kafka
   kafkalog recover /mnt/disk/orders-0 -o /tmp/orders-0 --all --json""",
     options="""
-  --json    an object per partition, then one of all
+  --json    one object a line, per partition, then one of all
   @limits
   @output needs --backup
 how:

@@ -35,7 +35,7 @@ is expected. Run the same command again, with another backup directory if you na
   @topics
   --config FILE     the broker's server.properties: its settings, and all of its log.dirs
   --metadata DIR    a log dir with the cluster's metadata log, which has the topics' settings
-  --json            an object per partition
+  --json            one object a line, per partition
   @limits
 where (one of these, or of the rules):
   | --before-offset N          remove records before this offset

@@ -26,7 +26,7 @@ absent until all is done. Run the same command again, with another backup direct
   kafkalog truncate /mnt/disk --to-timestamp 2026-11-21T08:00Z -o /new/disk/kafka
   kafkalog truncate orders-0 --to-epoch 7 -o copy""",
     options="""
-  --json    an object per partition
+  --json    one object a line, per partition
   @limits
 where (one is required):
   | --to-offset N          remove records at and after this offset

@@ -57,7 +57,7 @@ in another cluster:
 output:
   --members           also print members with their assignments, and deliveries of share groups
   -o --output FILE    write the committed offsets to this file; CSV has a header, except with --translate-to
-  --json              an object per group, with members
+  --json              one object a line, per group, with members
 """,
     needs=dict.fromkeys(COMPARING, "translate-to") | {"topics": "translate-to; without both, all topics are listed"},
 )

@@ -46,7 +46,7 @@ which tables:
   -t --topics T,...      only these topics: names or globs such as 'orders-*'; repeatable
   @as_of
 output:
-  --json    an object per line; "kind" is the table, or "gaps" for missing records; times in ms
+  --json    one object a line; "kind" is the table, or "gaps" for missing records; times in ms
   --as:form {commands,strimzi,json}    something to apply to a new cluster: commands of Kafka's tools, or KafkaTopic and
                                        KafkaUser manifests for Strimzi; json is --json
   --replication-factor N    with --as: of all topics (default: as many replicas as each topic has)

@@ -42,7 +42,7 @@ output:
   --text             also print the text of each schema
   -o --output DIR    write to this new directory: a file per schema (7.avsc, 7.proto, 7.json), and manifest.json with
                      subjects, versions, references and settings
-  --json             an object per version, with its text
+  --json             one object a line, per version, with its text
 """,
 )
 

@@ -45,7 +45,7 @@ which transactions:
   @ages
   @as_of
 output:
-  --json    an object per transactional id; times in ms
+  --json    one object a line, per transactional id; times in ms
 """,
 )
 

@@ -89,7 +89,7 @@ reading and reporting:
   @on_corruption raise
   @threads number of threads
   --dry-run    show the result and write nothing
-  --json       an object per partition
+  --json       one object a line, per partition
   @limits
 """,
     types={"redact": _redaction},

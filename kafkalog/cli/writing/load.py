@@ -118,7 +118,7 @@ how to write:
   --config-file FILE           a properties file with settings, such as server.properties
   --timestamp-type {{CreateTime,LogAppendTime}}    default: the topic's, else CreateTime
   --leader-epoch N [0]         leader epoch of the batches (default: 0)
-  --json                       an object per partition
+  --json                       one object a line, per partition
 """,
     types={"batch_size": partial(n_bytes, least=1, most=2**31 - 1)},
     paths=_INPUTS,

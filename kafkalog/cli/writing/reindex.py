@@ -53,7 +53,7 @@ A crash leaves an output absent or complete, and each file of --in-place old or 
   kafkalog reindex /backup/kafka --kinds offset,time,txn,snapshot,epochs --output /tmp/indexes --threads 4
   kafkalog reindex --dry-run --json orders-0/00000000000000000000.log --kinds offset --index-interval-bytes 1024""",
     options="""
-  --json    an object per file, also for unchanged ones
+  --json    one object a line, per file, also for unchanged ones
   @limits
 output (one is required):
   | -o --output DIR    write to this new directory, with a directory per partition
