@@ -92,8 +92,10 @@ class _Disk:
     def __init__(self, path: Place) -> None:
         self.path, self.listing = path, Listing.or_empty(path)
         self.partitions: dict[Place, Listing] = {}
-        """Those that a broker has renamed, too; also of log dirs in here."""
+        """Those that a broker has renamed, too; also of log dirs in here, if they are of the same cluster."""
         self._add(self.listing, 3)
+        self.nested = self._log_dirs_inside()
+        """The log dirs in a log dir, as of a copy into a directory that was there: `boot` reads its own alone."""
 
     def _add(self, listing: Listing, depth: int) -> None:
         for name in listing.directories:
@@ -103,13 +105,15 @@ class _Disk:
             elif one is not None:
                 self._add(one, depth - 1)
 
-    @property
-    def nested(self) -> list[str]:
-        """The log dirs in a log dir, as of a copy into a directory that was there: `boot` reads its own alone."""
+    def _log_dirs_inside(self) -> list[str]:
+        """See `nested`. What is hidden, as in a trash, or of another cluster, counts no more."""
         inside = dict.fromkeys(path.parent for path in self.partitions)
         if kf.META_PROPERTIES not in self.listing.names and self.path not in inside:
             return []
-        return [str(path) for path in inside if path != self.path and "/." not in str(path)[len(str(self.path)) :]]
+        nested = [path for path in inside if path != self.path and "/." not in str(path)[len(str(self.path)) :]]
+        nested = [path for path in nested if len(same_clusters([self.path, path])) == 1]
+        self.partitions = {path: one for path, one in self.partitions.items() if path.parent in (self.path, *nested)}
+        return [*map(str, nested)]
 
     @property
     def linked(self) -> list[str]:
@@ -139,7 +143,9 @@ class _Disk:
                 files += [f"{path.name}/{name}" for name in inside]
         others = [name for name in self.listing.directories if kf.parse_partition_directory(name) is None]
         moved = [one for name in others for one in unnamed_partitions(self.path / name)]
-        return files, [*packed_partitions({*self.listing.names})], moved
+        # those with a name are in log dirs of their own
+        unnamed = [one for one in moved if kf.parse_partition_directory(os.path.basename(one)) is None]
+        return files, [*packed_partitions({*self.listing.names})], unnamed
 
 
 def boot_steps(

@@ -216,3 +216,21 @@ def test_a_stray_that_is_named_counts_before_and_after_its_log_dir(tmp_path, is_
     disk, apart = disk_with(tmp_path, "stray", {"u": topic_id(1)})
     found = Sources.find([apart, disk] if is_first else [disk, apart], include_stray=True)
     assert [one.is_asked_for for one in found.copies[kf.TopicPartition("t", 0)]] == [True]
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_log_dirs_in_a_log_dir_are_advised_if_they_are_of_its_cluster(tmp_path, capsys, is_same):
+    disk, _ = disk_with(tmp_path, "future", EXISTING)
+    damage(disk)
+    inner = disk / "backup"
+    inner.mkdir()
+    for number, name in ((5, f"x-0.{SUFFIX}-delete"), (6, "v-0")):
+        identify(replica(tmp_path / name, LOG), number).rename(inner / name)
+    write_metadata(inner, {**EXISTING, "x": topic_id(5), "v": topic_id(6)}, {}, node_id=1, epoch=1)
+    cluster = "kafkalogBrokenDisks01w" if is_same else "anotherClusterIdAAAAAA"
+    (inner / "meta.properties").write_text(f"version=1\ncluster.id={cluster}\nnode.id=1\n")
+    for one in ("report", "verify"):
+        (step,) = steps_of([one, disk], capsys)
+        assert (str(inner) in step) == is_same
+        assert (str(inner / f"x-0.{SUFFIX}-delete") in step) == is_same
+    assert kafkalog.preflight(disk).next[0].after == ""
