@@ -106,7 +106,7 @@ class _Disk:
                 self._add(one, depth - 1)
 
     def _log_dirs_inside(self) -> list[str]:
-        """See `nested`. What is hidden, as in a trash, or of another cluster, counts no more."""
+        """See `nested`. Those that are hidden, as in a trash, or of another cluster count no more."""
         inside = dict.fromkeys(path.parent for path in self.partitions)
         if kf.META_PROPERTIES not in self.listing.names and self.path not in inside:
             return []
