@@ -9,6 +9,7 @@ from functools import partial
 
 import pyarrow.parquet as pq
 import pytest
+from effort import spared
 from faults import at_call
 from writing import TOPIC_ID
 
@@ -122,8 +123,7 @@ def test_a_log_that_is_cut_while_it_is_read_is_never_mixed(partition, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(("reader", "change"), spared(itertools.product(READERS, CHANGES), 2))
 def test_a_log_that_is_cut_at_any_moment_is_never_mixed(partition, monkeypatch, reader, change):
     assert wrong_moments(partition, monkeypatch, READERS[reader], CHANGES[change], itertools.count()) == []
 

@@ -5,7 +5,7 @@ import os
 import shutil
 
 import pytest
-from effort import THOROUGH
+from effort import THOROUGH, spared
 from faults import at_call
 from writing import TOPIC_ID
 
@@ -151,7 +151,6 @@ def test_a_verb_survives_what_a_broker_removes(root, monkeypatch, verb, change):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
-@pytest.mark.parametrize("change", [retire, merge, delete])
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(("verb", "change"), spared(itertools.product(VERBS, [retire, merge, delete]), 2))
 def test_a_verb_survives_what_a_broker_removes_at_any_moment(root, monkeypatch, verb, change):
     assert failures_at(root, monkeypatch, verb, change, itertools.count()) == []
