@@ -52,6 +52,8 @@ Numbers of 32 bits end after 24.8 days; what brokers expire later than that is n
 _OVERLOADED = re.compile(
     r"\bcontroller event queue overloaded\. Timed out heartbeat from broker \d+\.$"
     r"|\bExceptionally slow controller event \S+ took \d+ ms\.$"
+    # a controller that starts quickly registers before it leads, and then again
+    r"|\bUnexpected error handling request RequestHeader\(apiKey=CONTROLLER_REGISTRATION,"
 )
 PATIENCE = 250
 """Seconds after which a test fails that waits for something: for a loaded machine, and below pytest's own limit."""
@@ -488,7 +490,7 @@ def free_ports(n):
 
 
 def lines_said(log):
-    """The lines of a broker's log, save those that speak of how loaded the machine is, and of no partition.
+    """The lines of a broker's log, save those that speak of how loaded or fast the machine is, and of no partition.
 
     Source: ReplicationControlManager.processExpiredBrokerHeartbeat and EventPerformanceMonitor, Kafka 4.3.
     """
