@@ -61,15 +61,25 @@ def leading(called: Call, owner: str = "") -> Call:
         try:
             return function(*args, **options)
         except TypeError as error:
-            message, trace = str(error), error.__traceback__
-            name = message.partition("() got an unexpected keyword argument ")[2].strip("'")
-            if name not in options and (trace is None or trace.tb_next is not None):
-                raise  # it is about a call further below
-        if name in options:
-            raise TypeError(_unknown(function, name, options[name], known, owner, args))
-        raise TypeError(_wrong_arguments(function, message, args, owner))
+            message = _explained(error, function, args, options, owner)
+            if message is None:
+                raise
+        raise TypeError(message)
 
     return cast(Call, call)
+
+
+def _explained(
+    error: TypeError, function: FunctionType, args: Sequence[object], options: Mapping[str, object], owner: str
+) -> str | None:
+    """The message about the arguments of a call, of a method of the class `owner`; None if a call below it failed."""
+    message, trace = str(error), error.__traceback__
+    name = message.partition("() got an unexpected keyword argument ")[2].strip("'")
+    if name in options:
+        return _unknown(function, name, options[name], keywords_of(function), owner, args)
+    if trace is None or trace.tb_next is not None:
+        return None
+    return _wrong_arguments(function, message, args, owner)
 
 
 def missing_attribute(value: object, name: str) -> object:
@@ -151,13 +161,10 @@ def named(called: Call, owner: str) -> Call:
         try:
             return function(*args, **options)
         except TypeError as error:
-            message, trace = str(error), error.__traceback__
-            name = message.partition("() got an unexpected keyword argument ")[2].strip("'")
-            if name not in options and (trace is None or trace.tb_next is not None):
-                raise  # it is about a call further below
-        if name in options:
-            raise TypeError(_unknown(function, name, options[name], keywords_of(function), owner, args))
-        raise TypeError(_wrong_arguments(function, message, args, owner))
+            message = _explained(error, function, args, options, owner)
+            if message is None:
+                raise
+        raise TypeError(message)
 
     return cast(Call, call)
 
