@@ -41,11 +41,10 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import known_ends
 from kafkalog.log.set_apart import about_only_copies, only_copies, packed_partitions, why_renamed
 from kafkalog.operations.remote_storage import write_partitions
-from kafkalog.state.checkpoints import node_number, read_offset_checkpoint, read_topic_id
+from kafkalog.state.checkpoints import known_properties, node_number, read_offset_checkpoint, read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
 from kafkalog.state.leader_epochs import LogProgress
-from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.files import refuse_forbidden
 from kafkalog.storage.listing import Listing, nearest
@@ -79,9 +78,7 @@ class SourceRoot:
     @cached_property
     def properties(self) -> dict[str, str]:
         """Its `meta.properties`; empty if there is none, or if it cannot be read."""
-        with contextlib.suppress(KafkalogError):
-            return read_properties(self.path / kf.META_PROPERTIES) or {}
-        return {}
+        return known_properties(self.path)
 
     @cached_property
     def is_at_hand(self) -> bool:

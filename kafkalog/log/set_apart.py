@@ -6,18 +6,16 @@ exists is known by the topic id, which no two topics share: a deleted topic must
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, Reason
-from kafkalog.state.checkpoints import node_number, read_topic_id
+from kafkalog.errors import Finding, Reason
+from kafkalog.state.checkpoints import known_properties, known_topic_id, node_number
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
-from kafkalog.state.properties import read_properties
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, parent_of
 from kafkalog.text import first_names
@@ -64,12 +62,12 @@ def only_copies(
     if not lone:
         return []
     roots = list(dict.fromkeys([*log_dirs, *(parent_of(path) for path, *_ in lone)]))
-    properties = {root: _properties(root) for root in roots}
+    properties = {root: known_properties(root) for root in roots}
     known = _metadata_that_lead(properties)
     topics = {key.topic for _, key, _ in lone}
     ids = _known_ids(known) if known else _ids_of([key for key in present if key.topic in topics], roots)
     nodes = {root: node_number(properties[root]) for root in {parent_of(path) for path, *_ in lone}}
-    found = [OnlyCopy(path, key, kind, (key.topic, topic_id_of(path)) in ids, False) for path, key, kind in lone]
+    found = [OnlyCopy(path, key, kind, (key.topic, known_topic_id(path)) in ids, False) for path, key, kind in lone]
     return [
         one._replace(is_moved=one.exists and _is_elsewhere(one.key, nodes[parent_of(one.path)], known)) for one in found
     ]
@@ -85,12 +83,6 @@ def _is_elsewhere(key: kf.TopicPartition, node: int | None, known: Iterable[Clus
     """Whether metadata have a partition on other nodes than this one, which is known."""
     assigned = [partition.replicas for metadata in known if (partition := metadata.partition(key)) is not None]
     return node is not None and bool(assigned) and not any(node in nodes for nodes in assigned)
-
-
-def _properties(root: Place) -> dict[str, str]:
-    with contextlib.suppress(KafkalogError):
-        return read_properties(root / kf.META_PROPERTIES) or {}
-    return {}
 
 
 def _metadata_that_lead(roots: Mapping[Place, Mapping[str, str]]) -> list[ClusterMetadata]:
@@ -109,17 +101,10 @@ def _ids_of(partitions: Iterable[kf.TopicPartition], roots: Iterable[Place]) -> 
     found = dict[str, str]()
     for key in partitions:
         for root, names in listed if key.topic not in found else ():
-            if str(key) in names and (topic_id := topic_id_of(root / str(key))) is not None:
+            if str(key) in names and (topic_id := known_topic_id(root / str(key))) is not None:
                 found[key.topic] = topic_id
                 break
     return {*found.items()}
-
-
-def topic_id_of(directory: Place) -> str | None:
-    """The topic id of a partition directory; None if it has none, or none that can be read."""
-    with contextlib.suppress(KafkalogError):
-        return read_topic_id(directory)
-    return None
 
 
 def about_only_copies(copies: Sequence[OnlyCopy]) -> str:

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog import format as kf
-from kafkalog.errors import KafkalogError
 from kafkalog.log.log_dir import is_partition_directory
-from kafkalog.state.properties import read_properties
+from kafkalog.state.checkpoints import known_properties
 from kafkalog.storage.atomic import StrPath, remove_file, sync_directory
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.copying import Backup, NoBackup, copy_file
@@ -191,11 +190,8 @@ def clean_shutdown_marker(root: Path) -> bytes:
     has, so the marker has no epoch.
     Source: CleanShutdownFileHandler, BrokerServer.startup, Kafka 4.3.
     """
-    try:
-        properties = read_properties(root / kf.META_PROPERTIES) or {}
-    except KafkalogError:
-        properties = {}  # a broker does not start with it, as preflight says
-    return b"" if properties.get("version") == "0" else kf.CLEAN_SHUTDOWN_TEXT.encode()
+    # a broker does not start with one that cannot be read, as preflight says
+    return b"" if known_properties(root).get("version") == "0" else kf.CLEAN_SHUTDOWN_TEXT.encode()
 
 
 class Copied(PartitionOutput):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,8 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits
 from kafkalog.html import visible
 from kafkalog.log.log_dir import LogDir, log_dir_of
 from kafkalog.log.open import latest_of, partitions_of
@@ -24,8 +22,7 @@ from kafkalog.repair.recovering.preflight import preflight
 from kafkalog.reporting.contents import UNKNOWN, Contents
 from kafkalog.reporting.page import MOST_CHARACTERS, page
 from kafkalog.reporting.tables import NUMERIC, Kind, Table, TablesResult, column_title
-from kafkalog.state.checkpoints import node_id_of
-from kafkalog.state.properties import read_properties
+from kafkalog.state.checkpoints import known_properties, node_id_of
 from kafkalog.storage.location import is_url
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_file
@@ -268,11 +265,8 @@ _IDENTITY: Final = {"cluster_id": "Cluster", "node_id": "Node", "metadata_versio
 
 def _identity(log_dir: LogDir, limits: Limits) -> dict[str, str | None]:
     """The ids of cluster and node in the first `meta.properties`, and the level of the cluster's metadata, if known."""
-    properties: dict[str, str] = {}
     roots = [*map(log_dir_of, log_dir.paths)]
-    for root in roots:
-        with contextlib.suppress(KafkalogError):
-            properties = properties or read_properties(root / kf.META_PROPERTIES) or {}
+    properties = next(filter(None, map(known_properties, roots)), {})
     metadata = Clusters(roots, limits).metadata
     level = metadata.features.get(METADATA_VERSION) if metadata is not None else None
     return {

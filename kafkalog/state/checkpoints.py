@@ -8,6 +8,7 @@ Files are parsed as a broker parses them, and encoded as it writes them. Nothing
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import os
 import re
@@ -154,12 +155,16 @@ def node_number(properties: Mapping[str, str]) -> int | None:
     return number if number is not None and number >= 0 else None
 
 
+def known_properties(root: Place) -> dict[str, str]:
+    """The `meta.properties` of a log dir; empty if there is none, or if it cannot be read."""
+    with contextlib.suppress(KafkalogError):
+        return read_properties(root / kf.META_PROPERTIES) or {}
+    return {}
+
+
 def node_number_of(root: Place) -> int | None:
     """The id of the broker whose log dir this is; None if its `meta.properties` has none, or cannot be read."""
-    try:
-        return node_number(read_properties(root / kf.META_PROPERTIES) or {})
-    except KafkalogError:
-        return None
+    return node_number(known_properties(root))
 
 
 def read_topic_id(directory: Pathish) -> str | None:
@@ -185,6 +190,13 @@ def read_topic_id(directory: Pathish) -> str | None:
         return parse_topic_id(values[1])
     except ValueError as error:
         raise _bad(path, 2, str(error)) from error
+
+
+def known_topic_id(directory: Pathish) -> str | None:
+    """The topic id of a partition directory; None if it has none, or none that can be read."""
+    with contextlib.suppress(KafkalogError):
+        return read_topic_id(directory)
+    return None
 
 
 def claimed_topic_id(directory: Pathish) -> str | None:

@@ -17,10 +17,9 @@ from typing import Final
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.log.log_dir import is_blank
-from kafkalog.log.set_apart import packed_partitions, topic_id_of
-from kafkalog.state.checkpoints import read_offset_checkpoint
+from kafkalog.log.set_apart import packed_partitions
+from kafkalog.state.checkpoints import known_properties, known_topic_id, read_offset_checkpoint
 from kafkalog.state.cluster_image import AssignedPartition, ClusterMetadata
-from kafkalog.state.properties import read_properties
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place
 from kafkalog.survey.startup import PartitionPlan
@@ -143,7 +142,7 @@ def _without_directory(
 def _renamed(name: str, others: Iterable[str], roots: Sequence[Place], topic_id: str | None) -> list[str]:
     """The directories that a broker has renamed from one of this name; not those of an earlier topic of that name."""
     found = [other for other in others if other.startswith(f"{name}.")]
-    ids = {other: {topic_id_of(root / other) for root in roots} - {None} for other in found}
+    ids = {other: {known_topic_id(root / other) for root in roots} - {None} for other in found}
     return [other for other in found if not ids[other] or topic_id in ids[other]]
 
 
@@ -180,9 +179,7 @@ def _checkpoint(root: Place, name: str) -> Mapping[kf.TopicPartition, int] | Non
 
 
 def _directory_id(root: Place) -> str | None:
-    with contextlib.suppress(KafkalogError):
-        return (read_properties(root / kf.META_PROPERTIES) or {}).get("directory.id") or None
-    return None
+    return known_properties(root).get("directory.id") or None
 
 
 def is_directory_id(text: str | None) -> bool:

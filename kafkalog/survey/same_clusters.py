@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 
 from kafkalog import format as kf
-from kafkalog.errors import KafkalogError
-from kafkalog.state.checkpoints import read_topic_id
-from kafkalog.state.properties import read_properties
+from kafkalog.state.checkpoints import known_properties, known_topic_id
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place
 
@@ -18,10 +15,7 @@ def same_clusters(log_dirs: Iterable[Place]) -> list[list[Place]]:
     by_id: dict[str, list[Place]] = {}
     unknown, given = [], [*log_dirs]
     for path in given:
-        properties = None
-        with contextlib.suppress(KafkalogError):
-            properties = read_properties(path / kf.META_PROPERTIES)
-        cluster = (properties or {}).get("cluster.id")
+        cluster = known_properties(path).get("cluster.id")
         if cluster is None:
             unknown.append(path)
         else:
@@ -52,7 +46,6 @@ def _topic_ids(log_dir: Place) -> Iterable[str]:
     for name in Listing.or_empty(log_dir).directories:
         parsed = kf.parse_partition_directory(name)
         # some internal topics have the same id in all clusters
-        if parsed is not None and parsed.topic_partition.topic not in kf.INTERNAL_TOPICS:
-            with contextlib.suppress(KafkalogError):
-                if (topic_id := read_topic_id(log_dir / name)) is not None:
-                    yield topic_id
+        is_own = parsed is not None and parsed.topic_partition.topic not in kf.INTERNAL_TOPICS
+        if is_own and (topic_id := known_topic_id(log_dir / name)) is not None:
+            yield topic_id

@@ -29,6 +29,7 @@ from kafkalog.state.checkpoints import (
     MAX_CHECKPOINT_BYTES,
     checkpoint_lines,
     java_number,
+    known_properties,
     node_id_of,
     parse_topic_id,
     read_checkpoint,
@@ -124,20 +125,12 @@ def _has_metadata(root: Place) -> bool:
 
 def is_kraft(root: Place) -> bool:
     """Whether a log dir is that of a broker without ZooKeeper."""
-    return has_metadata_log(root) or _properties_version(root) == "1"
+    return has_metadata_log(root) or known_properties(root).get("version") == "1"
 
 
 def is_zookeeper(root: Place) -> bool:
     """Whether a log dir is that of a broker with ZooKeeper. A copy without `meta.properties` may be of either."""
-    return not has_metadata_log(root) and _properties_version(root) == "0"
-
-
-def _properties_version(root: Place) -> str | None:
-    """The version in `meta.properties`; None without a readable one."""
-    try:
-        return (read_properties(root / kf.META_PROPERTIES) or {}).get("version")
-    except KafkalogError:
-        return None
+    return not has_metadata_log(root) and known_properties(root).get("version") == "0"
 
 
 def _is_second_disk(roots: Sequence[Place]) -> bool:

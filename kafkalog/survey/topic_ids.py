@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, MISSING, Finding, KafkalogError, Limits, Reason
 from kafkalog.log.segment import Segment
-from kafkalog.state.checkpoints import read_topic_id
+from kafkalog.state.checkpoints import known_topic_id, read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.storage.location import Place, parent_of
 from kafkalog.survey.evidence import LogDirState
@@ -63,14 +63,9 @@ class TopicIds:
         known = None if self.metadata is None else self.metadata.topic_ids.get(topic)
         if known is not None or (self.metadata is not None and self.metadata.is_complete):
             return known
-        ids = {self._id_in(path) for root in self.roots for path in partition_directories(root) if _is_of(path, topic)}
-        ids.discard(None)
+        found = (path for root in self.roots for path in partition_directories(root) if _is_of(path, topic))
+        ids = {known_topic_id(path) for path in found if isinstance(path, Place)} - {None}
         return ids.pop() if len(ids) == 1 else None
-
-    def _id_in(self, directory: Place | Finding) -> str | None:
-        with contextlib.suppress(KafkalogError):
-            return read_topic_id(directory) if isinstance(directory, Place) else None
-        return None
 
     def why_stray(self, directory: Place) -> str | None:
         """Why a broker sets a directory without a topic id aside, and the way out; None if it has one."""

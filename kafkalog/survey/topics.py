@@ -20,11 +20,11 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, ConfigWarning, Finding, KafkalogError, Limits, NotKafkaError, Reason
 from kafkalog.log.partition import Partition
-from kafkalog.state.checkpoints import checkpointed_topics, java_number, node_number_of
+from kafkalog.state.checkpoints import checkpointed_topics, java_number, known_properties, node_number_of
 from kafkalog.state.cluster_image import BROKER, OF_TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
 from kafkalog.state.log_config import COMPACTED, LogConfig, broker_setting, default_config, topic_name, topic_setting
-from kafkalog.state.properties import read_properties, read_settings
+from kafkalog.state.properties import read_settings
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import Place, parent_of, refuse_url
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
@@ -317,12 +317,7 @@ def _doubt_of(image: ClusterMetadata, place: Place) -> str:
 
 def _without_metadata(roots: Sequence[Place], properties: Mapping[str, object] | None) -> tuple[str, str]:
     """Return why the settings of topics are unknown without a metadata log, and a note on those that are used."""
-    meta: dict[str, str] = {}
-    for root in roots:
-        try:
-            meta = meta or read_properties(root / kf.META_PROPERTIES) or {}
-        except KafkalogError:
-            continue
+    meta = next(filter(None, map(known_properties, roots)), {})
     given = properties or {}
     if meta.get("version") == "0" or "zookeeper.connect" in given:
         return f"ZooKeeper has the topics' settings, not this disk. {_HOW_KNOWN}", ""

@@ -6,7 +6,6 @@ Expired offsets are among them until a broker has written their tombstones.
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -30,7 +29,7 @@ from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.json_form import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kafkalog.records.byte_columns import BinaryColumn
 from kafkalog.result_kinds import arrow_schema
-from kafkalog.state.checkpoints import java_number, read_topic_id
+from kafkalog.state.checkpoints import java_number, known_topic_id
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.survey.next_steps import paths_read
 from kafkalog.system_topics.commits import (
@@ -405,10 +404,8 @@ class _Loader:
         """The topic's name, from the metadata log or else from a partition's file; the id if neither is here."""
         if topic_id not in self._names:
             for key in self.log_dir:
-                with contextlib.suppress(KafkalogError):
-                    known = read_topic_id(self.log_dir.path_of(key).path)
-                    if known is not None:
-                        self._names.setdefault(known, key.topic)
+                if (known := known_topic_id(self.log_dir.path_of(key).path)) is not None:
+                    self._names.setdefault(known, key.topic)
             self._names.setdefault(topic_id, topic_id)
         return self._names[topic_id]
 

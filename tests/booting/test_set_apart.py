@@ -188,7 +188,7 @@ def test_one_id_of_a_topic_tells_whether_it_exists(tmp_path, monkeypatch):
     apart.mkdir()
     identify(apart, 0)
     read = []
-    monkeypatch.setattr(set_apart, "read_topic_id", lambda path: read.append(path) or topic_id(0))
+    monkeypatch.setattr(set_apart, "known_topic_id", lambda path: read.append(path) or topic_id(0))
     (one,) = only_copies([apart], [kf.TopicPartition("t", number) for number in range(40)], disks)
     assert one.exists
     assert len(read) == 2
