@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kafkalog.errors import ConfigWarning, UnknownNameError, warn
 from kafkalog.format import INTERNAL_TOPICS, milliseconds
-from kafkalog.text import DURATION, MILLISECONDS, iso_seconds, near
+from kafkalog.text import DURATION, MILLISECONDS, iso_seconds, near, partition_word
 
 Time = int | str | datetime
 """A point in time as users may give it; see `parse_time`."""
@@ -299,9 +299,8 @@ def check_names(what: str, wanted: str | Sequence[str] | None, known: Sequence[s
     for pattern in [wanted] if isinstance(wanted, str) else wanted or ():
         if not any(fnmatchcase(name, pattern) for name in known):
             no_such = f"no {what} matches" if set(pattern) & set("*?[") else f"no {what}"
-            found = re.fullmatch(r"(.+)[-:/#](\d+)", pattern)
-            if what == "topic" and found is not None and found[1] in known:
-                topic, number = found.groups()
+            topic, number = partition_word(pattern) or ("", "")
+            if what == "topic" and topic in known:
                 meant = f"the partition is -t {topic} -p {number} (topics={topic!r}, partitions={number})"
             else:
                 meant = hint(pattern, known)

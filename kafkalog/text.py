@@ -71,6 +71,16 @@ def _words(name: str) -> list[str]:
     return re.split(r"[-_]", name.lower())
 
 
+def partition_word(word: str) -> tuple[str, str] | None:
+    """The topic and the number in a word such as ``orders-0``, ``orders:0``, ``orders/0`` or ``orders#0``.
+
+    >>> partition_word("orders:0"), partition_word("orders")
+    (('orders', '0'), None)
+    """
+    found = re.fullmatch(r"(.+)[-:/#](\d+)", word)
+    return None if found is None else (found[1], found[2])
+
+
 def counted(n: int, name: str, plural: str | None = None) -> str:
     """Format a number of things.
 

@@ -18,11 +18,12 @@ _MOST_COMMANDS: Final = 3
 _MOST_LINES: Final = 3
 _LEAST_LETTERS: Final = 4
 """Shorter words begin none that means the same."""
-_SAY_NOTHING: Final = """
+_FILLERS: Final = """
 the to of in on for with without and or no not non only all any each every use using set get show print list enable
 disable is are as at by from into per new kafka option options value values file files name names log logs type mode
 max min before after allow this that it if one be
 """
+_SAY_NOTHING: Final = frozenset(_FILLERS.split())
 _OF_ALL: Final = ("quiet", "verbose", "report", "limits", "storage_options", "tiered", "tiered_keys")
 """Options that most commands have, of which the help is about other things."""
 _ENDINGS: Final = re.compile(r"(?:ing|ed|s)$|(?<=.{4})(?:ies|ied|es|e|y)$")
@@ -59,7 +60,7 @@ def alternatives(
     flags = [action.option_strings[-1] for action in alike]
     texts = [
         f"an option of {' and '.join(having)}" if having else "",
-        f"about {word!r} there {'are' if flags[1:] else 'is'} {', '.join(flags)}" if flags else "",
+        _about(word, flags) if flags else "",
         "" if flags else "its options are below" if not having else f"those of {parser.prog} are below",
     ]
     lines = [*map(_described, alike[:_MOST_OPTIONS])]
@@ -72,13 +73,14 @@ def commands_in_place_of(name: str) -> Alternatives:
     for word in _words(name):
         texts = SUMMARIES.items()
         about = [(one, text) for one, text in texts if any(_has_stem_of(word, part) for part in _words(text))]
-        if word not in _SAY_NOTHING.split() and 0 < len(about) <= _MOST_COMMANDS:
-            flags = ", ".join(f"kafkalog {one}" for one, _ in about)
-            text = f"about {word!r} there {'are' if about[1:] else 'is'} {flags}"
-            return Alternatives(
-                text, [*(f"  {one:<12}{textwrap.shorten(text, 66, placeholder='...')}" for one, text in about), *lines]
-            )
+        if word not in _SAY_NOTHING and 0 < len(about) <= _MOST_COMMANDS:
+            told = [f"  {one:<12}{_shortened(text, 66)}" for one, text in about]
+            return Alternatives(_about(word, [f"kafkalog {one}" for one, _ in about]), [*told, *lines])
     return Alternatives("the commands are below", lines)
+
+
+def _about(word: str, names: Sequence[str]) -> str:
+    return f"about {word!r} there {'are' if names[1:] else 'is'} {', '.join(names)}"
 
 
 @cache
@@ -122,7 +124,7 @@ def _having(
     """The options with each word of a name that says something in their texts."""
     found: dict[str, list[argparse.Action]] = {}
     for word in _words(name):
-        for is_same in (_has_stem_of, _begin_alike) if word not in _SAY_NOTHING.split() else ():
+        for is_same in (_has_stem_of, _begin_alike) if word not in _SAY_NOTHING else ():
             actions = [one for one in _options(parser) if any(is_same(text, word) for text in texts(one))]
             if actions:
                 found[word] = actions

@@ -94,6 +94,8 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("-h", action=_ShortHelp, help="show the purpose, examples and the usual options")
         self.add_argument("--help", action="help", help="show all options")
         self._needed: list[list[str]] = []
+        self._opens_output = False
+        """Whether a line without an output gets the place of one, for the reader to fill in, and no ``--dry-run``."""
         # the value of an option may be a time before now, such as -1h, which is no option; nor is one of a wrong unit
         self._negative_number_matcher = re.compile(r"-\d+(?:[a-z]+|\.\d+)?$")
 
@@ -103,6 +105,7 @@ class Parser(argparse.ArgumentParser):
             alternatives.required = False
             own = ["/".join(action.option_strings) for action in alternatives._group_actions]
             self._needed.append([*own, *others])
+            self._opens_output = bool(others)
 
     def print_help(self, file: Any = None) -> None:
         """Print the help; unlike argparse's own, it raises if the reader has closed the pipe."""
@@ -173,7 +176,7 @@ class Parser(argparse.ArgumentParser):
         from kafkalog.interchange.file_types import STREAM_FORMATS
 
         line = [*self.prog.split()[1:], *self._given]
-        if "--rescue-quorum" in self._option_string_actions:
+        if self._opens_output:
             return self._with_open_output()
         if getattr(found, "format", None) in STREAM_FORMATS and not sys.stdout.isatty():
             return Advice(f": {LINE}", [*line, "-o", "-"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafkalog.interchange.file_types import FORMAT_NAMES
-from kafkalog.text import DURATION
+from kafkalog.text import DURATION, partition_word
 
 
 def shown(argv: Iterable[str]) -> str:
@@ -95,10 +95,8 @@ def partition_named(word: str, paths: Sequence[str]) -> tuple[str, str] | None:
     """The topic and the number of a word such as ``orders-0``, ``orders:0`` or ``orders/0``, a partition of a log dir;
     None for another word.
     """
-    found = re.fullmatch(r"(.+)[-:/#](\d+)", word)
-    if found is None or not any(os.path.isdir(f"{path}/{found[1]}-{found[2]}") for path in paths):
-        return None
-    return found[1], found[2]
+    found = partition_word(word)
+    return found if found is not None and any(os.path.isdir(f"{path}/{'-'.join(found)}") for path in paths) else None
 
 
 TOPICS: Final = ("-t", "--topic", "--topics")

@@ -262,7 +262,7 @@ def convert(
 def _copied_logs(partitions: Sequence[Partition], rules: Rules, settings: Settings, free: int) -> Iterator[Place]:
     """Yield the segments that are copied batch by batch, if all are: then the output has their size.
 
-    None if all fit into `free` bytes: a store is asked for each segment.
+    No segment is looked at if all fit into `free` bytes: a store is asked for each.
     """
     is_same = not (rules.drops_by_content or rules.redaction or settings.compression or settings.rewrites_all)
     # what is damaged may be left out
