@@ -49,7 +49,7 @@ TIMELESS = {
 
 Numbers of 32 bits end after 24.8 days; what brokers expire later than that is not looked at within a test's time.
 """
-_OVERLOADED = re.compile(
+_OF_SPEED = re.compile(
     r"\bcontroller event queue overloaded\. Timed out heartbeat from broker \d+\.$"
     r"|\bExceptionally slow controller event \S+ took \d+ ms\.$"
     # a controller that starts quickly registers before it leads, and then again
@@ -494,7 +494,7 @@ def lines_said(log):
 
     Source: ReplicationControlManager.processExpiredBrokerHeartbeat and EventPerformanceMonitor, Kafka 4.3.
     """
-    return [line for line in log.splitlines() if not _OVERLOADED.search(line)]
+    return [line for line in log.splitlines() if not _OF_SPEED.search(line)]
 
 
 def parse_dump(text):
