@@ -9,6 +9,7 @@ remote storage count is decided by the metadata topic of all sources together, a
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -283,9 +284,12 @@ class Sources:
 
     def _strays(self, log_dir: LogDir, include_stray: bool) -> list[tuple[kf.TopicPartition, Path]]:
         """The strays to include; the other directories that a broker has renamed are left out."""
-        strays = [*map(local_path, log_dir.set_apart["stray"])]
-        self._apart += [*map(local_path, log_dir.set_apart["delete"]), *(() if include_stray else strays)]
-        parsed = [(kf.parse_partition_directory(path.name), path) for path in strays if include_stray]
+        strays = [*map(local_path, log_dir.set_apart["stray"])] if include_stray else []
+        # futures are judged once all copies are known
+        taken = {"future", *(["stray"] if include_stray else [])}
+        others = [paths for kind, paths in log_dir.set_apart.items() if kind not in taken]
+        self._apart += map(local_path, itertools.chain.from_iterable(others))
+        parsed = [(kf.parse_partition_directory(path.name), path) for path in strays]
         return [(one.topic_partition, path) for one, path in parsed if one is not None]
 
     def _note_apart(self, directories: Sequence[Path]) -> None:

@@ -103,7 +103,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition], metaclass=html.
         paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
         named = located(paths if isinstance(paths, Located) else list(paths))
         given = {place_of(path): path for path in named}
-        self.set_apart: dict[str, list[Place]] = {"delete": [], "future": [], "stray": []}
+        self.set_apart: dict[str, list[Place]] = _by_kind()
         self.findings: list[Finding] = []
         self.paths = each_once(map(place_of, named), self.findings.append)
         self.limits = limits
@@ -633,6 +633,11 @@ def is_partition_directory(path: Place, entries: list[os.DirEntry[str]] | None =
 def _is_a_partitions(names: set[str], *, is_named_so: bool) -> bool:
     """Whether a directory with segments and these files is a partition, by what only one of the two kinds has."""
     return bool(names & _PARTITION_FILES) or (is_named_so and kf.META_PROPERTIES not in names)
+
+
+def _by_kind() -> dict[str, list[Place]]:
+    """No directory yet of each kind that a broker renames."""
+    return {kind: [] for kind in kf.RENAMED_KINDS}
 
 
 def is_empty_disk(path: Place) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import fields
 
 import pytest
 
+import kafkalog
 from kafkalog.cli.app import build_parser, main
 from kafkalog.cli.commands import JOBS, LOCAL, SUMMARIES
 from kafkalog.cli.other_options import alternatives
@@ -166,6 +167,8 @@ def _option(command, name):
 
 def test_choices_that_help_spells_out_are_those_of_the_code():
     assert set(_option("load", "--partitioner").choices) == {*PARTITIONERS}
+    for described in (kafkalog.write_table, kafkalog.codec.partitions):
+        assert all(re.search(rf"\b{name}\b", str(described.__doc__)) for name in PARTITIONERS), described
     for name in ("--value-format", "--key-format"):
         assert set(_option("cat", name).choices) == {*FORMATS}
     assert set(_option("load", "--value-format").choices) == {*encoding.FORMATS}
