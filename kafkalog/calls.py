@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any, Final, NoReturn, SupportsIndex, TypeVar, cast
 
 from kafkalog.argument_types import MOST, checked, typed_options
+from kafkalog.column_names import ALL_COLUMNS
 from kafkalog.text import near_name
 
 Call = TypeVar("Call")
@@ -285,11 +286,7 @@ def _option_of_name(value: str, options: Collection[str]) -> str:
     """The option of a reader of records that a name by position is for: a column, or else a topic; or nothing."""
     if not {"topics", "columns"}.issubset(options) or "output" in options or not re.fullmatch(r"[\w.*-]+", value):
         return ""
-    return f"columns={[value]!r}" if value in _COLUMNS else f"topics={value!r}"
-
-
-_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
-"""Columns that somebody names alone."""
+    return f"columns={[value]!r}" if value in ALL_COLUMNS else f"topics={value!r}"
 
 
 def _needed_first(function: FunctionType, names: Sequence[str]) -> list[str]:

@@ -21,12 +21,13 @@ from kafkalog._kernels.encode import write_varints
 from kafkalog._kernels.record_windows import RecordWindows
 from kafkalog._kernels.wire import STATUS, read_varints
 from kafkalog.calls import keywords_of, leading
+from kafkalog.column_names import OWN_COLUMNS
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Limits, Reason, TruncatedTailError
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
 from kafkalog.records.codecs import Compression
-from kafkalog.records.columns import ALL_COLUMNS, BINARY_COLUMNS, DEFAULT_COLUMNS, HEADERS, RecordColumns
+from kafkalog.records.columns import ALL_COLUMNS, BINARY_COLUMNS, HEADERS, RecordColumns
 from kafkalog.records.decode import decode_all
 from kafkalog.records.encode import cut_batches, encode_bytes
 from kafkalog.records.gathering import GatheredRecords
@@ -72,7 +73,7 @@ class EncodedFields(HeaderFields, total=False):
 def decode(
     buffer: Any,
     *,
-    columns: str | Sequence[str] = DEFAULT_COLUMNS,
+    columns: str | Sequence[str] = OWN_COLUMNS,
     check_crcs: bool = True,
     include_control: bool = False,
     limits: Limits = DEFAULT_LIMITS,

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog import codec
 from kafkalog._kernels.crc import joined_crc32c
+from kafkalog.column_names import EXTRA_COLUMNS, OWN_COLUMNS
 from kafkalog.errors import CorruptionError, KafkalogError, LimitExceededError, Limits, UnwritableError
-from kafkalog.interchange.arrow_output import EXTRA_COLUMNS
 from kafkalog.records.byte_columns import BinaryColumn, as_views
-from kafkalog.records.columns import DEFAULT_COLUMNS, RecordColumns
+from kafkalog.records.columns import RecordColumns
 from kafkalog.records.partitioner import PARTITIONERS, Partitioner, murmur2
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-OF_RECORDS = (*DEFAULT_COLUMNS, *(name for name in EXTRA_COLUMNS if name != "segment"))
+OF_RECORDS = (*OWN_COLUMNS, *(name for name in EXTRA_COLUMNS if name != "segment"))
 
 
 def as_lists(columns):
@@ -229,7 +229,7 @@ def test_hostile_bytes_are_as_safe_as_files(tmp_path_factory, source):
     path = tmp_path_factory.mktemp("hostile") / "00000000000000000000.log"
     path.write_bytes(data)
     check = source.random() < 0.5
-    names = list(DEFAULT_COLUMNS)
+    names = list(OWN_COLUMNS)
     decoded = outcome(lambda: codec.decode(data, check_crcs=check))
     read = outcome(lambda: kafkalog.read_numpy(path, columns=names, check_crcs=check))
     if isinstance(decoded, tuple):

@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).parent.parent / "kafkalog"
 # each imports from those before it; names in one tuple stand side by side and do not import one another
 ORDER = (
     ("_kernels",),
-    ("format", "functions", "text", "result_kinds"),
+    ("format", "column_names", "functions", "text", "result_kinds"),
     ("words",),
     ("argument_types",),
     ("calls",),

@@ -38,25 +38,6 @@ index_entry: @operations.trace_lookup.IndexStep, entry int?, timestamp~ int?, is
 trace: @operations.trace_lookup.Trace, offset int?, timestamp int?, leader_epoch int?, reason text?, record record?
 batch_step: @operations.trace_lookup.BatchStep, base_offset int?, max_timestamp int?, records_count int?
 segment_step: @operations.trace_lookup.SegmentStep
-dumped_file: kind =file, path text, base_offset int?
-dumped_batch: kind =batch, position int, size_in_bytes int, base_offset int?, last_offset int,
-    partition_leader_epoch int, magic int, base_timestamp int, max_timestamp int, producer_id int, producer_epoch int,
-    base_sequence int, last_sequence~ int, records_count int?, timestamp_type int, is_transactional bool,
-    is_control bool, delete_horizon_ms int?, compression text, crc int, is_valid bool
-dumped_record: kind =record, offset int, timestamp~ int, timestamp_type~ int, key_size~ int, value_size~ int,
-    sequence~ int, control~ control, key~ any, value~ any, not_decoded~ text, headers~ [any]
-control: type text
-dumped_bytes: kind =trailing_bytes, position int, size_in_bytes int
-dumped_offset: kind =offset_index_entry, offset int, position int
-dumped_time: kind =time_index_entry, timestamp int, offset int
-dumped_aborted: kind =aborted_transaction, version int, producer_id int, first_offset int, last_offset int,
-    last_stable_offset int
-dumped_producer: kind =producer, producer_id int, producer_epoch int, coordinator_epoch int,
-    current_txn_first_offset int?, timestamp int, last_offset int?, offset_delta int?, first_sequence int?,
-    last_sequence int?
-dumped_sanity: kind =sanity, passed bool
-dumped_mismatch: kind =mismatch, what text, path text, indexed_offset~ int, log_offset~ int, indexed_timestamp~ int,
-    log_timestamp~ int, previous_timestamp~ int, offset~ int, next_offset~ int
 producer: @system_topics.list_producers.ListedProducer
 producers: +place, path text, last_stable_offset int, log_end_offset int, n_open int, n_overdue int,
     producers [producer]
@@ -222,9 +203,13 @@ def _objects(text: str) -> dict[str, list[str]]:
 
 
 def _of_tables(command: str) -> dict[str, list[str]]:
-    """The objects of commands that print tables, from the definitions of these."""
+    """The objects of commands that print tables or rows, from the definitions of these."""
     if command == "batches":
         return {"batch": [*_batch_fields()]}
+    if command == "dump":
+        from kafkalog.operations.dumping.rows import ROWS
+
+        return _objects(ROWS)
     if command not in ("report", "space", "undelete"):
         return {}
     from kafkalog.reporting import contents, space

@@ -29,6 +29,7 @@ from kafkalog.cli.typed import (
     shown,
     with_unit,
 )
+from kafkalog.column_names import ALL_COLUMNS
 from kafkalog.interchange.file_types import STREAM_FORMATS
 from kafkalog.words import american, rows
 
@@ -459,7 +460,6 @@ _KCAT_COLUMNS: Final = {"t": "topic", "p": "partition", "o": "offset", "k": "key
 
 
 _NAMING_FIELDS: Final = ("--fields", "--select", "--usecols", "--cut", "--col")
-_COLUMNS: Final = frozenset({*_KCAT_COLUMNS.values(), "timestamp_type", "leader_epoch", "producer_id", "segment"})
 
 
 def _columns_in(text: str, name: str, value: str) -> list[str]:
@@ -468,7 +468,7 @@ def _columns_in(text: str, name: str, value: str) -> list[str]:
     if found := re.match(r"print\.(\w+)=", value):
         columns = [found[1].removesuffix("s") if found[1] != "headers" else "headers", "value"]
     if name in _NAMING_FIELDS and text.startswith("--columns") and re.fullmatch(r"[\w.,]+", value):
-        columns = [one if one.split(".")[0] in _COLUMNS else f"value.{one}" for one in value.split(",") if one]
+        columns = [one if one.split(".")[0] in ALL_COLUMNS else f"value.{one}" for one in value.split(",") if one]
     return columns
 
 

@@ -65,7 +65,7 @@ def record_columns_of(args: argparse.Namespace) -> list[str] | None:
     # without that column a marker looks like a record
     if args.columns is not None or not args.include_control:
         return cast("list[str] | None", args.columns)
-    from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
+    from kafkalog.column_names import DEFAULT_COLUMNS
 
     return [*DEFAULT_COLUMNS, "is_control"]
 

@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog import format as kf
+from kafkalog.column_names import ALL_COLUMNS
 from kafkalog.errors import Reason, UnknownNameError, UnwritableError
-from kafkalog.interchange.arrow_output import ALL_COLUMNS, HEADER_FIELD
+from kafkalog.interchange.arrow_output import HEADER_FIELD
 from kafkalog.interchange.arrow_streams import open_batches
 from kafkalog.interchange.arrow_values import (
     BYTES_TYPES,

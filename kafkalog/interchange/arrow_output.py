@@ -17,40 +17,15 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog._kernels.record_windows import KINDS
+from kafkalog.column_names import CONTEXT_COLUMNS, DEFAULT_COLUMNS
 from kafkalog.records.batch_columns import Form
 from kafkalog.records.batch_table import may_lack_timestamps
 from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, ViewColumn, as_views, zeros
-from kafkalog.records.columns import RecordColumns, is_masked, lacks_timestamp
+from kafkalog.records.columns import FIXED_COLUMNS, RecordColumns, is_masked, lacks_timestamp
 from kafkalog.records.readers.record_windows import BatchFields
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 
-CONTEXT_COLUMNS: Final = ("topic", "partition", "segment")
-"""Columns for where a record or a batch is stored, with one value per segment; they are not part of it."""
-
-DEFAULT_COLUMNS: Final = (
-    "topic",
-    "partition",
-    "offset",
-    "timestamp",
-    "timestamp_type",
-    "key",
-    "value",
-    "headers",
-)
-EXTRA_COLUMNS: Final = (
-    "leader_epoch",
-    "producer_id",
-    "producer_epoch",
-    "sequence",
-    "is_transactional",
-    "is_control",
-    "compression",
-    "batch_base_offset",
-    "batch_position",
-    "segment",
-)
-ALL_COLUMNS: Final = (*DEFAULT_COLUMNS, *EXTRA_COLUMNS)
 HEADER_FIELD: Final = "headers."
 """How the name of a column with the values of one header begins, such as ``headers.trace-id``."""
 
@@ -58,20 +33,11 @@ INT32_MAX = 2**31 - 1
 _BOOL, _VIEW, _LARGE = pa.bool_(), pa.binary_view(), pa.large_binary()
 
 _TYPES: Final[dict[str, pa.DataType]] = {
+    **{name: pa.from_numpy_dtype(np.dtype(dtype)) for name, dtype in FIXED_COLUMNS.items()},
     "topic": pa.string(),
     "partition": pa.int32(),
-    "offset": pa.int64(),
     "timestamp": TIMESTAMP,
-    "timestamp_type": pa.int8(),
-    "leader_epoch": pa.int32(),
-    "producer_id": pa.int64(),
-    "producer_epoch": pa.int16(),
-    "sequence": pa.int32(),
-    "is_transactional": pa.bool_(),
-    "is_control": pa.bool_(),
     "compression": pa.string(),
-    "batch_base_offset": pa.int64(),
-    "batch_position": pa.int64(),
     "segment": pa.string(),
 }
 

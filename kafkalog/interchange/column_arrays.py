@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
+from kafkalog.column_names import ALL_COLUMNS, CONTEXT_COLUMNS
 from kafkalog.interchange.arrow_buffers import data_frame
 from kafkalog.interchange.arrow_output import (
-    ALL_COLUMNS,
-    CONTEXT_COLUMNS,
     INT32_MAX,
     ArrowWriter,
     binary_array,

@@ -24,9 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from kafkalog.column_names import ALL_COLUMNS
 from kafkalog.errors import Reason, UnknownNameError, UnwritableError
 from kafkalog.interchange.arrow_buffers import no_rows
-from kafkalog.interchange.arrow_output import ALL_COLUMNS, HEADER_FIELD
+from kafkalog.interchange.arrow_output import HEADER_FIELD
 from kafkalog.interchange.table_types import json_text
 from kafkalog.interchange.text_output import bytes_list, check_encoding
 from kafkalog.interchange.text_values import (

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
+from kafkalog.column_names import ALL_COLUMNS, DEFAULT_COLUMNS
 from kafkalog.interchange.arrow_buffers import numbers_of
-from kafkalog.interchange.arrow_output import ALL_COLUMNS, DEFAULT_COLUMNS
 from kafkalog.interchange.json_fields import json_paths, text_with_json
 
 Encoding = Literal["base64", "utf8", "hex"]

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.column_names import DEFAULT_COLUMNS
 from kafkalog.errors import Finding, KafkalogError, ReadError, Reason, not_installed
 from kafkalog.format import SCHEMAS_TOPIC
-from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
 from kafkalog.interchange.arrow_streams import ArrowStream
 from kafkalog.interchange.table_types import Conversion, lost_findings, same_but_case, stored_schema, unnamed
 from kafkalog.log.log_dir import LogDir

@@ -36,7 +36,6 @@ FIXED_COLUMNS: Final[dict[str, npt.DTypeLike]] = {
 
 BINARY_COLUMNS: Final = ("key", "value")
 HEADERS: Final = "headers"
-DEFAULT_COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 ALL_COLUMNS: Final = (*FIXED_COLUMNS, *BINARY_COLUMNS, HEADERS)
 
 _NO_TYPE: Final = np.array(kf.TimestampType.NO_TIMESTAMP_TYPE, np.int8)

@@ -19,11 +19,12 @@ import numpy.typing as npt
 import kafkalog._kernels.decode as kernels
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
+from kafkalog.column_names import OWN_COLUMNS
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.records.batch_columns import Filled, Form, with_batch_columns
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
-from kafkalog.records.columns import DEFAULT_COLUMNS, HEADERS, Column, RecordColumns
+from kafkalog.records.columns import HEADERS, Column, RecordColumns
 from kafkalog.records.legacy import walk_legacy
 from kafkalog.records.readers.record_windows import ALL_OFFSETS, WindowOptions
 from kafkalog.records.selection import FunctionFailure, Selection
@@ -69,7 +70,7 @@ class Decoded(NamedTuple):
 
 def decode(
     window: Window,
-    columns: Sequence[str] = DEFAULT_COLUMNS,
+    columns: Sequence[str] = OWN_COLUMNS,
     *,
     first: int = 0,
     stop: int | None = None,

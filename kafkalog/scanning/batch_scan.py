@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog import format as kf
+from kafkalog.column_names import CONTEXT_COLUMNS
 from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Loss, warn
-from kafkalog.interchange.arrow_output import CONTEXT_COLUMNS
 from kafkalog.interchange.arrow_streams import ArrowStream
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, removed_from

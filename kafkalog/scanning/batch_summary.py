@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from kafkalog.column_names import CONTEXT_COLUMNS
 from kafkalog.indexes.distribution import nearest_rank, rounded
-from kafkalog.interchange.arrow_output import CONTEXT_COLUMNS
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.scanning.batch_scan import BatchRows, batch_column
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog import html
+from kafkalog.column_names import ALL_COLUMNS
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
 from kafkalog.html import PublicNames
 from kafkalog.indexes.time_hints import offset_past, position_of_younger
-from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, latest_of, partitions_of
 from kafkalog.log.open import open as open_path

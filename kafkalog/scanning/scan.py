@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog import format as kf
+from kafkalog.column_names import ALL_COLUMNS, CONTEXT_COLUMNS, DEFAULT_COLUMNS
 from kafkalog.errors import (
     CorruptionWarning,
     Finding,
@@ -32,9 +33,6 @@ from kafkalog.errors import (
 )
 from kafkalog.interchange.arrow_buffers import data_frame
 from kafkalog.interchange.arrow_output import (
-    ALL_COLUMNS,
-    CONTEXT_COLUMNS,
-    DEFAULT_COLUMNS,
     HEADER_FIELD,
     ArrowWriter,
     check_binary_type,

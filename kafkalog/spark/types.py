@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from kafkalog.interchange.arrow_output import EXTRA_COLUMNS, TIMESTAMP, record_schema
+from kafkalog.column_names import EXTRA_COLUMNS
+from kafkalog.interchange.arrow_output import TIMESTAMP, record_schema
 from kafkalog.interchange.table_types import LossCounts, converted
 from kafkalog.parsing import check_once
 

@@ -14,15 +14,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from kafkalog.column_names import ALL_COLUMNS, DEFAULT_COLUMNS
 from kafkalog.errors import Finding, LimitExceededError, Reason
-from kafkalog.interchange.arrow_output import (
-    ALL_COLUMNS,
-    DEFAULT_COLUMNS,
-    HEADER_FIELD,
-    extend_schema,
-    header_values,
-    record_schema,
-)
+from kafkalog.interchange.arrow_output import HEADER_FIELD, extend_schema, header_values, record_schema
 from kafkalog.interchange.json_fields import numbers_of_json, with_json
 from kafkalog.interchange.table_types import LostValues, Path, field_name, lost_finding, text_array
 from kafkalog.parsing import check_once, column_hint, derived_column, field_column, field_path

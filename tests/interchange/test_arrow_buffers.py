@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkalog
+from kafkalog.column_names import ALL_COLUMNS
 from kafkalog.interchange.arrow_buffers import data_frame, milliseconds, validity
-from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.interchange.arrow_streams import open_batches
 
 

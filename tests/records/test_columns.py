@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.interchange.arrow_output import ALL_COLUMNS
+from kafkalog.column_names import ALL_COLUMNS
 from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, as_views, row_numbers
 from kafkalog.records.columns import RecordColumns, sized_slices
 

@@ -10,7 +10,7 @@ from effort import thinned
 from reading import read, without_magic
 
 import kafkalog
-from kafkalog.interchange.arrow_output import ALL_COLUMNS
+from kafkalog.column_names import ALL_COLUMNS
 
 CASES = [
     (name, archive, topic)

@@ -27,7 +27,7 @@ from needs import missing
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.interchange.arrow_output import ALL_COLUMNS
+from kafkalog.column_names import ALL_COLUMNS
 
 COLUMNS = [name for name in ALL_COLUMNS if name != "headers"]
 SOURCES = {

@@ -14,8 +14,8 @@ from damaged_partitions import damaged_partition
 from files import flip
 
 import kafkalog
+from kafkalog.column_names import ALL_COLUMNS
 from kafkalog.format import RENAMED_KINDS
-from kafkalog.interchange.arrow_output import ALL_COLUMNS
 
 
 def test_partitions_come_in_order_and_offsets_rise(log_dir):

@@ -7,7 +7,7 @@ import numpy as np
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.interchange.arrow_output import ALL_COLUMNS
+from kafkalog.column_names import ALL_COLUMNS
 
 CODECS = kf.CODEC_NAMES[:5]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

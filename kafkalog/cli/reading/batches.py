@@ -155,7 +155,7 @@ def _objects(rows: BatchRows, columns: Sequence[str]) -> Iterator[dict[str, Any]
 
 def _values(name: str, rows: BatchRows) -> list[Any]:
     """Return a column as Python numbers, strings and booleans."""
-    from kafkalog.interchange.arrow_output import CONTEXT_COLUMNS
+    from kafkalog.column_names import CONTEXT_COLUMNS
     from kafkalog.scanning.batch_scan import batch_column
 
     if name in CONTEXT_COLUMNS:

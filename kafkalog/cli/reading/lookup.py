@@ -86,7 +86,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if not args.questions:
         raise UsageError("add --offset or --timestamp")
     from kafkalog.cli.reading.record_text import CUT_AT, TextFormat
-    from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
+    from kafkalog.column_names import DEFAULT_COLUMNS
     from kafkalog.interchange.text_output import JsonLines
     from kafkalog.operations.trace_lookup import trace_offset, trace_timestamp
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkalog.cli.text import iso_times, quote_bytes, quote_name
+from kafkalog.column_names import TEXT_COLUMNS
 from kafkalog.format import TIMESTAMP_TYPE_NAMES, ControlRecordType
 from kafkalog.interchange.arrow_buffers import milliseconds
 from kafkalog.interchange.text_output import (
@@ -20,8 +21,6 @@ from kafkalog.interchange.text_output import (
     headers_list,
     plain_values,
 )
-
-TEXT_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 CUT_AT: Final = 160
 """Bytes of a key or a value that a terminal shows."""

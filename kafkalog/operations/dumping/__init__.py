@@ -6,7 +6,7 @@
     `log_walk`    `.log` and `.checkpoint` files to batches and records, with wrong checksums
     `decoders`    keys and values as text and numbers; control records, and Raft's as JSON
     `dump_text`   batches and records as lines
-    `rows`        batches and records as objects
+    `rows`        batches and records as objects, with the names and types of all fields
     `sidecars`    indexes, compared with the log, and `.snapshot` files
     `mismatches`  mismatches and findings
 

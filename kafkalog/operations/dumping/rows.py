@@ -1,14 +1,16 @@
 """Turns what a dump reads into objects: one dict for each batch, record or mismatch.
 
-Dicts include the values of headers, which the text omits. Field names are those of the batch table and the record
-columns. Sizes, timestamps and offsets are numbers; keys and values are `bytes`, or the result of the decoder in the
-options: a dict for a decoder of a topic.
+Dicts include the values of headers, which the text omits. Fields are named as columns of the
+batch table and of records. Sizes, timestamps and offsets are numbers; keys and values are `bytes`, or the result of the
+decoder in the options: a dict for a decoder of a topic.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -27,20 +29,36 @@ from kafkalog.records.columns import RecordColumns
 
 Row = dict[str, Any]
 
-_BATCH_FIELDS: Final = (
-    "position",
-    "size_in_bytes",
-    "base_offset",
-    "last_offset",
-    "partition_leader_epoch",
-    "magic",
-    "base_timestamp",
-    "max_timestamp",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "records_count",
-)
+ROWS: Final = """
+dumped_file: kind =file, path text, base_offset int?
+dumped_batch: kind =batch, position int, size_in_bytes int, base_offset int?, last_offset int,
+    partition_leader_epoch int, magic int, base_timestamp int, max_timestamp int, producer_id int, producer_epoch int,
+    base_sequence int, records_count int?, last_sequence~ int, timestamp_type int, is_transactional bool,
+    is_control bool, delete_horizon_ms int?, compression text, crc int, is_valid bool
+dumped_record: kind =record, offset int, timestamp~ int, timestamp_type~ int, key_size~ int, value_size~ int,
+    sequence~ int, control~ control, key~ any, value~ any, not_decoded~ text, headers~ [any]
+dumped_bytes: kind =trailing_bytes, position int, size_in_bytes int
+dumped_offset: kind =offset_index_entry, offset int, position int
+dumped_time: kind =time_index_entry, timestamp int, offset int
+dumped_aborted: kind =aborted_transaction, version int, producer_id int, first_offset int, last_offset int,
+    last_stable_offset int
+dumped_producer: kind =producer, producer_id int, producer_epoch int, coordinator_epoch int, timestamp int,
+    current_txn_first_offset int?, last_sequence int?, last_offset int?, offset_delta int?, first_sequence int?
+dumped_sanity: kind =sanity, passed bool
+dumped_mismatch: kind =mismatch, what text, path text, indexed_offset~ int, log_offset~ int, indexed_timestamp~ int,
+    log_timestamp~ int, previous_timestamp~ int, offset~ int, next_offset~ int
+control: type text
+"""
+"""The objects of rows, in the notation of `kafkalog.cli.json_schemas`; ``~`` marks fields that a row may lack."""
+
+
+@cache
+def fields_of(kind: str) -> tuple[str, ...]:
+    """Return the names of the fields of a kind of rows, in their order; before them is `kind` itself."""
+    (row,) = (row for row in re.split(r"\n(?=\w)", ROWS) if f": kind ={kind}," in row)
+    return tuple(field.split()[0].rstrip("~") for field in row.split(",")[1:])
+
+
 _PAIRS: Final = {
     "offset": ("mismatch", "indexed_offset", "log_offset"),
     "timestamp": ("timestamp_mismatch", "indexed_timestamp", "log_timestamp"),
@@ -80,13 +98,10 @@ def _batch_rows(part: BatchRun) -> Iterator[Row]:
     batches = part.batches
     derived = {
         "last_sequence": sequences(batches.last_offset, batches, np.arange(len(batches))),
-        **{name: getattr(batches, name) for name in ("timestamp_type", "is_transactional", "is_control")},
-        "delete_horizon_ms": batches.delete_horizon_ms,
         "compression": batches.codec,
-        "crc": batches.crc,
         "is_valid": part.is_valid,
     }
-    columns = {**{name: getattr(batches, name) for name in _BATCH_FIELDS}, **derived}
+    columns = {name: derived[name] if name in derived else getattr(batches, name) for name in fields_of("batch")}
     for values in zip(*(column.tolist() for column in columns.values()), strict=True):
         found: Row = {"kind": "batch", **dict(zip(columns, values, strict=True))}
         if found["magic"] < 2 and found["compression"]:

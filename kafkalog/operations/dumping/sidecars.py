@@ -23,6 +23,7 @@ from kafkalog.indexes.view import IndexEntries, OffsetEntries, TimeEntries
 from kafkalog.operations.dumping.files import beside, open_file, start_offset
 from kafkalog.operations.dumping.mismatches import Kind, Mismatches
 from kafkalog.operations.dumping.options import DumpOptions
+from kafkalog.operations.dumping.rows import fields_of
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.readers.batch_reader import walk_with
 from kafkalog.records.readers.header_reader import HeaderReader
@@ -63,7 +64,7 @@ def read_index(path: str, key: str, options: DumpOptions, report: Mismatches) ->
             detail = f"an entry for offset {offset[number]} leads to a batch that ends at {last[number]}"
             report.add_finding(Reason.INDEX_ENTRY, detail, path=path, base_offset=index.base_offset)
         if not options.verify_index_only:
-            yield from _entries("offset_index_entry", {"offset": offset[:n], "position": position[:n]})
+            yield from _entries("offset_index_entry", offset[:n], position[:n])
         if n < len(index):
             detail = f"entry {n} leads to {position[n]}, where no batch of the log starts that could be read"
             wrong_entry = SidecarError(
@@ -114,7 +115,7 @@ def read_time_index(path: str, key: str, options: DumpOptions, report: Mismatche
                 Reason.INDEX_ENTRY, detail, path=path, position=12 * number, base_offset=index.base_offset
             )
         if not options.verify_index_only:
-            yield from _entries("time_index_entry", {"timestamp": timestamp[:n], "offset": offset[:n]})
+            yield from _entries("time_index_entry", timestamp[:n], offset[:n])
         if n < offset.size:
             assert error is not None
             raise error
@@ -167,14 +168,15 @@ def read_transaction_index(path: str, key: str, options: DumpOptions, report: Mi
         at = int(wrong[0])
         detail = f"version {columns['version'][at]}; Kafka has 0"
         raise SidecarError(Reason.INDEX_ENTRY, detail, path=path, position=at * entries.dtype.itemsize)
-    return _entries("aborted_transaction", columns)
+    return _entries("aborted_transaction", *(columns[name] for name in fields_of("aborted_transaction")))
 
 
-def _entries(kind: str, columns: dict[str, Numbers]) -> Iterator[Entry]:
-    words = [name.split("_") for name in columns]
+def _entries(kind: str, *columns: Numbers) -> Iterator[Entry]:
+    names = fields_of(kind)
+    words = [name.split("_") for name in names]
     template = " ".join(f"{first}{''.join(map(str.capitalize, others))}: {{}}" for first, *others in words)
-    for values in zip(*(column.tolist() for column in columns.values()), strict=True):
-        yield template.format(*values), {"kind": kind, **dict(zip(columns, values, strict=True))}
+    for values in zip(*(column.tolist() for column in columns), strict=True):
+        yield template.format(*values), {"kind": kind, **dict(zip(names, values, strict=True))}
 
 
 def _open(kind: type[_Index], path: str, options: DumpOptions) -> _Index:
@@ -210,18 +212,19 @@ def read_producers(path: str, key: str, options: DumpOptions, report: Mismatches
         report.findings.add(error.to_finding())
         return
     for entry in snapshot.entries:
-        row: dict[str, int | None] = {name: int(entry[name]) for name in _PRODUCER}
-        txn, has_batch = int(entry["current_txn_first_offset"]), int(entry["last_offset"]) >= 0
-        row["current_txn_first_offset"] = None if txn < 0 else txn
-        for name in _BATCH:
-            row[name] = int(entry[name]) if has_batch else None
-        first = _first_sequence(int(entry["last_sequence"]), int(entry["offset_delta"])) if has_batch else None
-        row["first_sequence"] = first
+        row: dict[str, int | None] = {
+            name: int(entry[name]) for name in fields_of("producer") if name != "first_sequence"
+        }
+        if int(entry["current_txn_first_offset"]) < 0:
+            row["current_txn_first_offset"] = None
+        if int(entry["last_offset"]) < 0:
+            row |= dict.fromkeys(_OF_BATCH)
+        else:
+            row["first_sequence"] = _first_sequence(int(entry["last_sequence"]), int(entry["offset_delta"]))
         yield _producer_line(row, is_2_8=options.is_2_8), {"kind": "producer", **row}
 
 
-_PRODUCER: Final = ("producer_id", "producer_epoch", "coordinator_epoch", "timestamp")
-_BATCH: Final = ("last_sequence", "last_offset", "offset_delta")
+_OF_BATCH: Final = ("last_sequence", "last_offset", "offset_delta", "first_sequence")
 
 
 def _producer_line(row: dict[str, int | None], *, is_2_8: bool) -> str:

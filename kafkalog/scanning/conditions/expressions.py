@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkalog.column_names import ALL_COLUMNS
 from kafkalog.interchange.arrow_buffers import no_rows
-from kafkalog.interchange.arrow_output import ALL_COLUMNS, columns_needed, extend_schema, record_schema
+from kafkalog.interchange.arrow_output import columns_needed, extend_schema, record_schema
 from kafkalog.interchange.expression_trees import columns_read
 from kafkalog.scanning.conditions.arrow_filters import both, translate
 from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.interchange.arrow_output import CONTEXT_COLUMNS
+from kafkalog.column_names import CONTEXT_COLUMNS
 from kafkalog.parsing import column_hint, parse_milliseconds, parse_time
 from kafkalog.records.columns import ALL_COLUMNS, BINARY_COLUMNS, FIXED_COLUMNS
 from kafkalog.scanning.conditions.filter_text import parse_filter

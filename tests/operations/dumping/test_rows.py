@@ -10,6 +10,7 @@ from effort import examples
 from hypothesis import HealthCheck, given, settings
 
 import kafkalog
+from kafkalog.operations.dumping.rows import fields_of
 
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -19,6 +20,7 @@ def test_objects_hold_what_was_written_and_what_the_text_says(segment, tmp_path)
     dump = kafkalog.dump(path, print_data_log=True)
     rows = list(dump.rows())
     by_kind = Counter(row["kind"] for row in rows)
+    assert all([*row] == ["kind", *(name for name in fields_of(row["kind"]) if name in row)] for row in rows)
     lines = dumped(path, deep_iteration=True)
     assert by_kind["batch"] == sum(line.startswith(("baseOffset", "offset")) for line in lines)
     assert by_kind["record"] == sum(line.startswith("| offset") for line in lines)

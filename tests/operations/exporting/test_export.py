@@ -26,8 +26,8 @@ from exported import (
 from refusals import fails_with
 
 import kafkalog
+from kafkalog.column_names import ALL_COLUMNS
 from kafkalog.errors import UnsafePathError, WriteError
-from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
 from kafkalog.operations.exporting.partitioned_files import MAX_OPEN_FILES
 

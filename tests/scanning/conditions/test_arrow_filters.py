@@ -10,7 +10,8 @@ import pytest
 from effort import THOROUGH
 
 import kafkalog
-from kafkalog.interchange.arrow_output import ALL_COLUMNS, record_schema
+from kafkalog.column_names import ALL_COLUMNS
+from kafkalog.interchange.arrow_output import record_schema
 from kafkalog.interchange.expression_trees import columns_read
 from kafkalog.scanning.conditions.arrow_filters import both, translate
 from kafkalog.scanning.conditions.filters import Filter, Term

@@ -8,7 +8,7 @@ from effort import THOROUGH
 from filter_twin import EXTRACT, odd_value, rows_of, with_first
 
 import kafkalog
-from kafkalog.interchange.arrow_output import ALL_COLUMNS
+from kafkalog.column_names import ALL_COLUMNS
 
 pytestmark = pytest.mark.kernels
 

@@ -29,7 +29,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.interchange.arrow_output import ALL_COLUMNS
+from kafkalog.column_names import ALL_COLUMNS
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
