@@ -682,7 +682,7 @@ class _Boot:
         if self._commits is not None or not state.expiring:
             return
         names = sorted(state.expiring, key=lambda name: (state.expiring[name], name))
-        n_expired = sum(is_expired(time, None, self._now, None) for time in state.expiring.values())
+        n_expired = sum(is_expired([*state.expiring.values()], -1, self._now, None).tolist())
         which = f"{counted(len(names), 'group')} ({', '.join(map(repr, names[:8]))}{', ...' if names[8:] else ''})"
         what = f"{which} have committed offsets with a time of expiry of their own, {n_expired} of them in the past"
         if self._keeps_expiry:

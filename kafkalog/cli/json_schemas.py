@@ -112,7 +112,7 @@ loaded: path text, @operations.loading.loaded_partitions.LoadedPartition, first_
 findings_file: version int, command text, paths [text], exit_code int, partitions [partition_loss],
     findings [finding], n_more_findings int, next [next_step]
 partition_loss: path text, +loss
-remote_storage: ok bool, @operations.remote_storage.StorageReport, wasted_bytes int, next [next_step]
+remote_storage: @operations.remote_storage.StorageReport
 storage_fault: @operations.remote_storage.StorageFault, kind text
 any_object:
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from kafkalog import format as kf
@@ -19,7 +19,7 @@ from kafkalog.errors import (
     Reason,
     SidecarError,
 )
-from kafkalog.html import PartsReport
+from kafkalog.html import JsonFields, PartsReport
 from kafkalog.log.log_dir import LogDir
 from kafkalog.operations.verifying.verify import iter_verify, verify
 from kafkalog.state.checkpoints import encode_offset_checkpoint
@@ -28,7 +28,7 @@ from kafkalog.state.producers import parse_snapshot
 from kafkalog.storage.location import AnyPath, Location, is_url
 from kafkalog.storage.room import check_room
 from kafkalog.storage.staging import StagedDirectory, staged_directory
-from kafkalog.survey.next_steps import NextStep, boot_step, free_name
+from kafkalog.survey.next_steps import NextStep, boot_step, free_name, needs_boot
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
 from kafkalog.system_topics.remote_log import RemoteSegment
 from kafkalog.text import counted, offset_range
@@ -76,9 +76,14 @@ class StorageFault:
         cost = f" ({counted(self.n_bytes, 'byte')})" if self.n_bytes else ""
         return f"{where}{self.kind}{offsets}: {self.detail}{cost}"
 
+    def to_finding(self, path: str) -> Finding:
+        """The fault as a finding about the remote storage at `path`."""
+        reason = Reason.FILE_UNREADABLE if self.is_unreadable else Reason.SEGMENT_MISSING
+        return Finding(reason, str(self), path, damage=self.damage)
+
 
 @dataclass(slots=True)
-class StorageReport(PartsReport):
+class StorageReport(PartsReport, JsonFields):
     """What `verify_tiered` found.
 
     Attributes
@@ -89,6 +94,8 @@ class StorageReport(PartsReport):
     n_skipped : int
         Partitions in remote storage that belong to other brokers: which of their copies count is not known here.
     """
+
+    _json_properties = ("ok", "wasted_bytes", "next")
 
     layout: str
     faults: list[StorageFault] = field(default_factory=list)
@@ -103,7 +110,7 @@ class StorageReport(PartsReport):
     @property
     def next(self) -> list[NextStep]:
         """What serves all that is intact, here and in remote storage, after damage; empty without it."""
-        if not any(fault.damage and not fault.is_unreadable for fault in self.faults):
+        if not any(needs_boot(fault.to_finding(self.remote)) for fault in self.faults):
             return []
         if self.log_dir is None:
             why = (
@@ -122,11 +129,6 @@ class StorageReport(PartsReport):
     def wasted_bytes(self) -> int:
         """Bytes of objects that no reader needs."""
         return sum(fault.n_bytes for fault in self.faults if fault.kind in _WASTES)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report, for JSON."""
-        steps = [step.as_dict() for step in self.next]
-        return {"ok": self.ok, **asdict(self), "wasted_bytes": self.wasted_bytes, "next": steps}
 
 
 def verify_tiered(

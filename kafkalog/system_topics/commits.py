@@ -107,14 +107,15 @@ class Standing(NamedTuple):
         return cls(offset >= 0, end - offset - n_done, np.select([offset > end, offset < start], [1, 2], 0))
 
 
-def is_expired(expiry: int | None, since: int | None, now_ms: int, retention_ms: int | None) -> bool:
-    """Whether a committed offset has expired: by a time of its own, or by the retention since some time.
+def is_expired(expiry: Any, since: Any, now_ms: int, retention_ms: int | None) -> Any:
+    """Whether committed offsets have expired, for one of them or for columns.
 
-    Source: OffsetExpirationConditionImpl.isOffsetExpired, Kafka 4.3.
+    `expiry` is a time of its own, -1 for none: then the retention counts, from the time `since` on. None as
+    `retention_ms`: it is not known, and nothing expires by it. Source: OffsetExpirationConditionImpl.isOffsetExpired,
+    Kafka 4.3.
     """
-    if expiry is not None:
-        return now_ms >= expiry
-    return retention_ms is not None and since is not None and now_ms - since >= retention_ms
+    is_over = False if retention_ms is None else now_ms - since >= retention_ms
+    return np.where(np.greater_equal(expiry, 0), np.less_equal(expiry, now_ms), is_over)
 
 
 class CommittedOffsets:
@@ -156,13 +157,9 @@ class CommittedOffsets:
         return int(known.sum()) if known.size else None
 
     def may_expire(self, rows: slice, now_ms: int, since: int | None, retention_ms: int | None) -> bool:
-        """Whether any offset may have expired, if those without a time of their own count since some time."""
-        has_own = self._expiry[rows] >= 0
-        first = int(self._expiry[rows][has_own].min(initial=2**63 - 1))
-        oldest = int(self._time[rows][~has_own].min(initial=2**63 - 1))
-        # without an offset that counts from its commit, the oldest time is far in the future
-        begin = oldest if since is None or has_own.all() else since
-        return is_expired(first, None, now_ms, None) or is_expired(None, begin, now_ms, retention_ms)
+        """Whether any offset has expired, as if no member consumed it; without `since`, each counts from its commit."""
+        begin = self._time[rows] if since is None else since
+        return bool(is_expired(self._expiry[rows], begin, now_ms, retention_ms).any())
 
     def rows(self, rows: slice) -> Iterator[tuple[Any, ...]]:
         """Topic, partition, offset, leader epoch, metadata, time, expiry, end, lag and `out_of_range` of each."""

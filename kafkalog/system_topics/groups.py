@@ -177,12 +177,11 @@ class Group(Result):
         if consumed is None or (unread and not unread[0].may_expire(unread[1], now_ms, since, retention_ms)):
             return []
         waiting = {(one.topic, one.partition) for one in self.pending}
-        return [
-            one
-            for one in self.offsets
-            if one.topic not in consumed and (one.topic, one.partition) not in waiting
-            if is_expired(one.expire_timestamp, one.commit_timestamp if since is None else since, now_ms, retention_ms)
-        ]
+        known = [one for one in self.offsets if one.topic not in consumed and (one.topic, one.partition) not in waiting]
+        expiry = [-1 if one.expire_timestamp is None else one.expire_timestamp for one in known]
+        begin = [now_ms if one.commit_timestamp is None else one.commit_timestamp for one in known]
+        is_over = is_expired(np.array(expiry), np.array(begin) if since is None else since, now_ms, retention_ms)
+        return [one for one, is_gone in zip(known, is_over.tolist(), strict=True) if is_gone]
 
     @property
     def _consumed(self) -> set[str] | None:

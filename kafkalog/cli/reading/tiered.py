@@ -92,15 +92,12 @@ def _note_log_dir(args: argparse.Namespace, console: Console) -> None:
 
 
 def _run_verify(args: argparse.Namespace, console: Console) -> None:
-    from kafkalog.errors import Finding, Reason
     from kafkalog.operations.remote_storage import verify_tiered
 
     _note_log_dir(args, console)
     report = verify_tiered(args.paths[0], **_options(args), deep=args.deep)
     console.show([report], _lines(report))
-    for fault in report.faults:
-        reason = Reason.FILE_UNREADABLE if fault.is_unreadable else Reason.SEGMENT_MISSING
-        console.count_findings([Finding(reason, str(fault), str(args.paths[0]), damage=fault.damage)])
+    console.count_findings(fault.to_finding(str(args.paths[0])) for fault in report.faults)
     console.next_steps(report.next)
 
 
