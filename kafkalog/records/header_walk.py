@@ -45,6 +45,7 @@ WINDOW_BYTES: Final = 2**22
 _FETCHED_BYTES: Final = 15 * 2**17  # a check that needs few bytes must not fetch many
 _MIN_WINDOW = 64  # more than the 17 bytes up to and including the magic
 _TORN_ENVELOPE = 17  # bytes up to and including the magic; a remainder of at most this size cannot be checked
+_JUDGED: Final = _TORN_ENVELOPE + 1  # bytes in which a size or a magic that no batch has is found
 _SEARCH_BYTES: Final = 2**23
 _MOST_EXTRA_BYTES: Final = 2**26
 _LOOK_BACK: Final = 256  # bytes before a window's start to read again, since an enclosing record may begin there
@@ -274,6 +275,34 @@ def _explain(
     return error_from_status(
         status, path=source.path, position=position, base_offset=offset, length=needed or None, detail=detail
     )
+
+
+def reason_of(
+    source: ByteSource, start: int, end: int, stop: int, head: bytes, *, is_unwritten: bool, limits: Limits
+) -> Reason:
+    """Return why the bytes from `start` to `end`, which begin with `head`, are no batch: as `_explain` has it.
+
+    For those who set bytes apart that a walk passes over. `stop` is the end of the file; `is_unwritten` says that all
+    of the bytes are padding.
+    """
+    if start == 0 and packed_kind(head) is not None:
+        return Reason.COMPRESSED_FILE
+    if is_unwritten:
+        return Reason.ZERO_FILL
+    if len(head) < MAGIC_END or stop - start <= _TORN_ENVELOPE:
+        return Reason.PARTIAL_TAIL if end == stop else Reason.SIZE_TOO_SMALL
+    first = np.frombuffer(head.ljust(_JUDGED, b"\0"), np.uint8)[:_JUDGED]
+    _, status, *_ = HeaderParser(1).parse(first, 0, -1)
+    if status != _NEED_MORE:
+        return error_from_status(status, path=None, position=start).reason
+    header = BatchHeader(head)
+    size = header.size_in_bytes
+    if size > stop - start:
+        return Reason.PARTIAL_TAIL if end == stop else Reason.SIZE_EXCEEDS_FILE
+    if header.offset < 0:
+        return Reason.OFFSET_OUTSIDE_SEGMENT
+    is_large = limits.max_batch_bytes < size and is_followed(source, start, size, stop)
+    return Reason.BATCH_TOO_LARGE if is_large else Reason.CRC_MISMATCH
 
 
 _PACKED: Final = {

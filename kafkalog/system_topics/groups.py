@@ -178,9 +178,9 @@ class Group(Result):
             return []
         waiting = {(one.topic, one.partition) for one in self.pending}
         known = [one for one in self.offsets if one.topic not in consumed and (one.topic, one.partition) not in waiting]
-        expiry = [-1 if one.expire_timestamp is None else one.expire_timestamp for one in known]
-        begin = [now_ms if one.commit_timestamp is None else one.commit_timestamp for one in known]
-        is_over = is_expired(np.array(expiry), np.array(begin) if since is None else since, now_ms, retention_ms)
+        expiry = _times((one.expire_timestamp for one in known), -1)
+        begin = _times((one.commit_timestamp for one in known), now_ms) if since is None else since
+        is_over = is_expired(expiry, begin, now_ms, retention_ms)
         return [one for one, is_gone in zip(known, is_over.tolist(), strict=True) if is_gone]
 
     @property
@@ -236,6 +236,10 @@ def offsets_retention_ms(properties: Mapping[str, object]) -> int:
     """How long brokers keep committed offsets (`offsets.retention.minutes`), by a `server.properties`."""
     minutes = java_number(str(properties.get("offsets.retention.minutes", "")).strip(), 31)
     return (_RETENTION_MINUTES if minutes is None else minutes) * 60_000
+
+
+def _times(times: Iterable[int | None], missing: int) -> npt.NDArray[np.int64]:
+    return np.array([missing if time is None else time for time in times], np.int64)
 
 
 def _unread(group: Group) -> tuple[CommittedOffsets, slice] | None:

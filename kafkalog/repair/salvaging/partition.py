@@ -25,7 +25,7 @@ from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header import BatchHeader, claims_of
-from kafkalog.records.header_walk import claims_up_to, intact_batch_at, is_followed, packed_kind
+from kafkalog.records.header_walk import claims_up_to, intact_batch_at, reason_of
 from kafkalog.repair.salvaging.plan import (
     COPY_BYTES,
     KeptRanges,
@@ -33,7 +33,6 @@ from kafkalog.repair.salvaging.plan import (
     moved_batches,
     plan_segment,
     read_intact,
-    reason_of,
     undecodable,
     with_epochs,
     wrong_epochs,
@@ -551,16 +550,13 @@ def _reason_of_piece(
     """Return why a lost row of a segment, which begins with `head`, is not kept."""
     lost = plan.lost
     start, end = int(lost.start[row]), int(lost.end[row])
-    reason = reason_of(head, end - start, plan.size_in_bytes - start, is_unwritten=is_unwritten)
-    if start == 0 and packed_kind(head) is not None:
-        return Reason.COMPRESSED_FILE
+    reason = reason_of(source, start, end, plan.size_in_bytes, head, is_unwritten=is_unwritten, limits=limits)
+    if reason is Reason.COMPRESSED_FILE:
+        return reason
     if lost.is_suspect[row]:
         return Reason.OFFSET_ORDER
     if source.is_unreadable(start, end):
         return Reason.FILE_UNREADABLE
-    size = BatchHeader(head).size_in_bytes
-    if reason is Reason.CRC_MISMATCH and limits.max_batch_bytes < size:
-        return Reason.BATCH_TOO_LARGE if is_followed(source, start, size, source.size) else reason
     # its size leads to an intact batch, so that it is whole, and its content is wrong
     if lost.is_linked[row] and reason is Reason.PARTIAL_TAIL:
         return Reason.CRC_MISMATCH

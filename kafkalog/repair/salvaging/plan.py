@@ -24,7 +24,6 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.record_headers import COLUMNS, going_back
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs, whole_batches
 from kafkalog.records.decode import decode_all
-from kafkalog.records.header import MAGIC_END, BatchHeader
 from kafkalog.records.header_walk import LINKED
 from kafkalog.records.selection import Selection
 from kafkalog.state.leader_epochs import Epochs
@@ -232,31 +231,6 @@ def file_positions(
     row = np.searchsorted(begins, at, side="right") - 1
     found: npt.NDArray[np.int64] = start[row] + at - begins[row]
     return found
-
-
-def reason_of(head: bytes, n_bytes: int, left: int, *, is_unwritten: bool) -> Reason:
-    """Why a range of bytes is lost, by its first bytes.
-
-    `head` has 17, or fewer. `left` is the size from its start to the end of the file; `is_unwritten` says that all are
-    those of padding.
-    """
-    if is_unwritten:
-        return Reason.ZERO_FILL
-    header = BatchHeader(head)
-    if len(header) < MAGIC_END:
-        return Reason.PARTIAL_TAIL if n_bytes == left else Reason.SIZE_TOO_SMALL
-    size = header.size_in_bytes
-    if size < kf.LOG_OVERHEAD:
-        return Reason.SIZE_NEGATIVE
-    if size < kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD:
-        return Reason.SIZE_TOO_SMALL
-    if header.magic > 2:
-        return Reason.BAD_MAGIC
-    if size > left:
-        return Reason.PARTIAL_TAIL if n_bytes == left else Reason.SIZE_EXCEEDS_FILE
-    if header.offset < 0:
-        return Reason.OFFSET_OUTSIDE_SEGMENT
-    return Reason.CRC_MISMATCH
 
 
 _MAX_OFFSET: Final = 2**63 - 1
