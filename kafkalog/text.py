@@ -47,14 +47,14 @@ def near(word: str, words: Iterable[str], least: float = 0.75) -> str | None:
 
 
 def near_name(name: str, names: Iterable[str]) -> str | None:
-    """The most similar of some names of several words, each of which is similar to that in its place; None if none is.
+    """The most similar of some names of several words, each of which is that in its place, mistyped; None if none is.
 
     A word that is another, missing or too many may change what is meant.
 
     >>> near_name("start-ofset", ["start-offset"]), near_name("startoffset", ["start-offset"])
     ('start-offset', 'start-offset')
-    >>> near_name("min-timestamp", ["end-timestamp"]), near_name("schema-id", ["schema"])
-    (None, None)
+    >>> near_name("min-timestamp", ["end-timestamp"]), near_name("schema-id", ["schema"]), near_name("fail", ["tail"])
+    (None, None, None)
     """
     words = _words(name)
 
@@ -62,13 +62,40 @@ def near_name(name: str, names: Iterable[str]) -> str | None:
         parts = _words(other)
         if "".join(parts) == "".join(words):
             return True
-        return len(parts) == len(words) and all(near(one, [two]) for one, two in zip(words, parts, strict=True))
+        return len(parts) == len(words) and all(map(is_slip, words, parts))
 
     return near(name, filter(is_alike, names))
 
 
 def _words(name: str) -> list[str]:
     return re.split(r"[-_]", name.lower())
+
+
+def is_slip(word: str, meant: str) -> bool:
+    """Whether a word is another one, mistyped: it begins as that, and one letter is wrong, or two in long words.
+
+    In short words, one letter in place of another makes a word of its own, such as seek of seed.
+
+    >>> is_slip("oder", "order"), is_slip("seek", "seed"), is_slip("decompress", "compression")
+    (True, False, False)
+    """
+    if word[:1] != meant[:1] and word[1::-1] != meant[:2]:
+        return False
+    replaced = 2 if len(word) <= _SHORT else 1
+    before: list[int] = []
+    row = [*range(len(meant) + 1)]
+    for at, letter in enumerate(word):
+        older, before, row = before, row, [at + 1]
+        for to, other in enumerate(meant):
+            cost = min(before[to] + (letter != other) * replaced, before[to + 1] + 1, row[to] + 1)
+            if at and to and letter == meant[to - 1] and word[at - 1] == other:
+                cost = min(cost, older[to - 1] + 1)
+            row.append(cost)
+    return row[-1] <= 1 + (len(word) >= _LONG)
+
+
+_SHORT: Final = 5
+_LONG: Final = 8
 
 
 def partition_word(word: str) -> tuple[str, str] | None:

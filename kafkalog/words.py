@@ -101,7 +101,8 @@ repair fix heal fsck-repair reparieren \
     > kafkalog verify PATH, whose next: line is the way to a log that a broker serves (kafkalog recover PATH --dry-run \
     for what a broker would cut at its start) | verify(path), whose next is the way to a log that a broker serves
 rescue > kafkalog salvage PATH -o DIR | salvage(path, output)
-carve photorec testdisk extundelete unrm recover-deleted > kafkalog undelete IMAGE -o DIR | undelete(image, output)
+carve photorec testdisk extundelete unrm recover-deleted undeleting > kafkalog undelete IMAGE -o DIR \
+    | undelete(image, output)
 restore restore-tiered wiederherstellen > kafkalog tiered restore URL -o DIR, or kafkalog boot PATH -o DIR, or \
     kafkalog load FILE -o DIR --topic TOPIC for an exported table \
     | restore_tiered(remote, output), or boot(path, output)

@@ -15,7 +15,7 @@ import kafkalog
 import kafkalog.comparing.content  # where another test has imported a module next to it, nothing else does
 from kafkalog import words
 from kafkalog.calls import keywords_of
-from kafkalog.cli import leads, option_leads
+from kafkalog.cli import option_leads, positional, typed
 from kafkalog.cli.app import build_parser
 from kafkalog.cli.commands import SUMMARIES
 from kafkalog.errors import KafkalogError
@@ -84,9 +84,11 @@ def test_no_row_is_about_an_option_that_all_commands_have_for_which_it_counts():
 
 def test_a_name_of_a_file_of_records_is_recognized_with_each_suffix():
     suffixes = [suffix for suffix in file_types._FORMATS_BY_SUFFIX if suffix not in file_types.UNCERTAIN]
-    assert all(leads._is_written(f"x{suffix}") and leads._is_table(f"x{suffix}.gz") for suffix in suffixes)
-    assert all(leads._is_table(f"x{suffix}") and not leads._is_written(f"x{suffix}") for suffix in file_types.UNCERTAIN)
-    assert not any(leads._is_table(word) for word in ("orders", "orders-0", "-o.csv", "x.log", ".csv"))
+    assert all(positional._is_written(f"x{suffix}") and typed.is_table(f"x{suffix}.gz") for suffix in suffixes)
+    assert all(
+        typed.is_table(f"x{suffix}") and not positional._is_written(f"x{suffix}") for suffix in file_types.UNCERTAIN
+    )
+    assert not any(typed.is_table(word) for word in ("orders", "orders-0", "-o.csv", "x.log", ".csv"))
 
 
 @pytest.mark.parametrize("command", ["export", "load"])

@@ -217,6 +217,8 @@ def _that_works(error: Misuse, n_steps: int = _MOST_STEPS) -> Sequence[str] | No
     """The command line that an error advises, or what the errors about that one advise; None if none parses."""
     if error.advice is None or not error.advice.line or n_steps == 0:
         return None
+    if n_steps < _MOST_STEPS and "did you mean" in f"{error.message}{error.advice.text}":
+        return None  # of what was made from an advice, nothing else is guessed
     argv = _translated(error.advice.line)
     if {"-h", "--help", "--version"}.isdisjoint(argv):
         try:

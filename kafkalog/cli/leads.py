@@ -22,14 +22,14 @@ from kafkalog.cli.typed import (
     Advice,
     arguments,
     is_path,
+    is_query,
+    is_table,
     is_topic,
-    partition_named,
     positions,
     put,
     shown,
     with_unit,
 )
-from kafkalog.interchange.file_types import UNCERTAIN, file_type
 from kafkalog.text import near
 from kafkalog.words import Lead, command_lead, commands, plain
 
@@ -113,7 +113,7 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> Advice:
     lead = command_lead(name)
     if asked := _records_asked(name, lead, rest):
         return asked
-    if _QUERY.match(argv[0]):
+    if is_query(argv[0]):
         return Advice(filled(f"use kafkalog sql {shlex.quote(argv[0])} PATH", rest))
     if "/" in argv[0] or (lead is None and is_path(argv[0])):
         return _after_path(argv[0], rest, known)
@@ -151,7 +151,7 @@ def _records_asked(name: str, lead: Lead | None, rest: Sequence[str]) -> Advice:
 
 def _after_path(path: str, rest: Sequence[str], known: Collection[str]) -> Advice:
     """What to type for a path that stands before the command, or before a query."""
-    if query := next(filter(_QUERY.match, rest), None):
+    if query := next(filter(is_query, rest), None):
         others = [path, *(word for word in rest if word not in (query, "-c", "-e"))]
         return Advice(f"a command comes first: {LINE}", ["sql", query, *others])
     if later := [word for word in rest if plain(word) in known or command_lead(plain(word))]:
@@ -227,7 +227,7 @@ def _written(line: str, typed: Sequence[str]) -> str:
     if output := given.get("-o") or given.get("--output"):
         line = line.replace("-o DIR", f"-o {shlex.quote(output)}")
     line = _placed(line, given, typed)
-    tables = [word for word in arguments(typed)[0] if _is_table(word) and word != output]
+    tables = [word for word in arguments(typed)[0] if is_table(word) and word != output]
     return line.replace("load FILE -o", f"load {shlex.quote(tables[0])} -o") if tables else line
 
 
@@ -276,11 +276,6 @@ def _before_offset(line: str, given: Mapping[str, str]) -> str:
 
 def _without_output(typed: Sequence[str]) -> list[str]:
     return [word for before, word in itertools.pairwise(["", *typed]) if not {"-o", "--output"} & {before, word}]
-
-
-def _is_table(word: str) -> bool:
-    """Whether a word is the name of a file of records."""
-    return not word.startswith("-") and file_type(word)[0] is not None
 
 
 def _best_first(line: str, typed: Sequence[str]) -> str:
@@ -387,7 +382,6 @@ _SEARCH: Final = "kafkalog cat PATH --filter 'key contains WORD or value contain
 
 
 FIRST: Final = "a command comes first: kafkalog ls PATH, kafkalog cat PATH, kafkalog report PATH"
-_QUERY: Final = re.compile(r"(?i)\s*(?:select|with|from|describe|show|summarize)\s+\S")
 
 
 def _compound_lead(name: str, known: Collection[str]) -> str | Lead | None:
@@ -403,28 +397,6 @@ def _compound_lead(name: str, known: Collection[str]) -> str | Lead | None:
             if lead := command_lead(part):
                 return lead
     return None
-
-
-def unexpected(argument: str, command: str, before: Sequence[str]) -> Advice:
-    """The end of the message about an argument too many; empty if nothing is known."""
-    paths = [word for word in before if is_path(word)]
-    named = shown(paths[:1]) or "PATH"
-    others = [word for word in before if word != argument]
-    if _QUERY.match(argument):
-        return Advice(f"; kafkalog sql {shlex.quote(argument)} {named}")
-    if command == "cat" and argument.startswith("."):
-        return Advice(f"; kafkalog cat {named} --json | jq {shlex.quote(argument)}")
-    if command == "cat" and CONDITION.search(argument):
-        condition = shlex.quote(argument)
-        return Advice(f"; --filter {condition}: {LINE}", [command, *others, "--filter", argument])
-    if is_path(argument):
-        return Advice(f"; paths come first: {LINE}", [command, argument, *others])
-    if is_topic(argument, paths):
-        return Advice(f"; a topic has an option: {LINE}", [command, *others, "-t", argument])
-    if partition_named(argument, paths):
-        partition, line = with_partition(argument, paths, before)
-        return Advice(f"; the partition is {partition}: {LINE}", [command, *line])
-    return Advice("")
 
 
 def left_out(message: str, typed: Sequence[str]) -> str:
@@ -447,38 +419,6 @@ def left_out(message: str, typed: Sequence[str]) -> str:
 
 _AS_TIMES: Final = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
 """What Kafka's tools have in place of a time."""
-
-
-def positional_topic(
-    words: Sequence[str], own: Collection[str], line: Sequence[str]
-) -> tuple[str, str, list[str]] | None:
-    """The first of some paths that is none, but a topic or a partition of a log dir among the others.
-
-    Returns it, what to type in its place with the options that there are (`own`), and the command line with that; None
-    without one.
-    """
-    paths = [word for word in words if is_path(word)]
-    for word in words if "--topics" in own else ():
-        if word in paths:
-            continue
-        at = line.index(word)
-        if is_topic(word, paths):
-            return word, f"-t {word} for the topic", [*line[:at], "-t", word, *line[at + 1 :]]
-        if place := partition_named(word, paths):
-            options = ["-t", place[0], "-p", place[1]]
-            if "--partitions" in own:
-                return word, f"{shown(options)} for the partition", [*line[:at], *options, *line[at + 1 :]]
-            partition, rest = with_partition(word, paths, line)
-            return word, f"{partition} for the partition", rest
-    return None
-
-
-def with_partition(word: str, paths: Sequence[str], line: Sequence[str]) -> tuple[str, list[str]]:
-    """The path of a partition that a word names, and a command line with it in place of the word and of the log dir."""
-    name = "-".join(partition_named(word, paths) or ())
-    directory = next(path for path in paths if os.path.isdir(f"{path}/{name}"))
-    partition = os.path.join(directory, name)
-    return partition, [partition if one == directory else one for one in line if one != word]
 
 
 def filled(line: str, typed: Sequence[str]) -> str:
@@ -522,36 +462,3 @@ def _with_topics(line: str, topics: Sequence[str]) -> str:
     for topic in topics:
         line = re.sub(rf"(kafkalog (?:{_WITH_TOPICS}) PATH)\b(?!/)", rf"\1 -t {topic}", line)
     return line
-
-
-def with_output(command: str, argv: Sequence[str], valued: Collection[str], writes: str) -> Advice:
-    """The end of a message, with ``-o`` before the path that is meant as an output; empty if none is.
-
-    That is one that is named as a table or a page, or the only one that does not exist. `valued` are the options that
-    take values, and `writes` is what the help calls the output.
-    """
-    words = _positional(argv, valued)
-    tables = [word for word in words if _is_written(word) and writes != "LOG_DIR"]
-    outputs = tables or _new_places(words, writes)
-    if len(outputs) != 1 or len(words) == 1:
-        return Advice("")
-    line = [*(word for word in argv if word != outputs[0]), "-o", outputs[0]]
-    if tables and writes not in ("FILE", "TO"):
-        return Advice(f"; to write a table: {LINE}", ["export", *line], f"kafkalog export {shown(line)}")
-    return Advice(f": {LINE}", [*command.split()[1:], *line], f"{command} {shown(line)}")
-
-
-def _new_places(words: Sequence[str], writes: str) -> list[str]:
-    """The words that are neither paths nor topics, so that they may be outputs."""
-    paths = [word for word in words if is_path(word)]
-    return [word for word in words if word not in paths and not is_topic(word, paths) and writes not in ("", "FILE")]
-
-
-def _positional(argv: Sequence[str], valued: Collection[str]) -> list[str]:
-    return [word for last, word in itertools.pairwise(["", *argv]) if not word.startswith("-") and last not in valued]
-
-
-def _is_written(word: str) -> bool:
-    """Whether a word is the name of a file that a command writes: of records, or a report."""
-    is_report = not word.startswith("-") and word.endswith((".html", ".md"))
-    return is_report or (_is_table(word) and not word.endswith(UNCERTAIN))

@@ -153,6 +153,7 @@ _OPTIONS: Final = r"""
 --summary --brief --unified -u | diff | leave it out: the first difference is shown; --content counts what differs
 --summary --stats --summarize --total | ls | leave it out: the last line has the sums
 --topic --topics -t | undelete | leave it out: what is found is written by topic
+--messages | --message | leave it out: all records are read
 --all --everything | | leave it out: all is read unless -t or -p choose
 --quick --fast --headers-only | verify | --indexes-only
 --reset-offsets --to-earliest --execute --delete-offsets --shift-by | groups
@@ -190,7 +191,7 @@ _OPTIONS: Final = r"""
 -O --newest | --tail | --tail N
 --last-n | --tail | --tail VALUE
 -c --count --max-messages --head --top --first --lines --max --take --read-num --max-records --num --rows --nrows --size
-    --max-lines --max-rows --max-results --num-records --num-messages --num-rows | -n | -n VALUE
+    --max-lines --max-rows --max-results --messages --num-records --num-messages --num-rows | -n | -n VALUE
 --limit -n -c --count --head --max --max-messages --max-records --num --lines --first --take --rows --top --max-lines
     --max-rows | --limits
     | leave it out, or pipe it into head -n VALUE

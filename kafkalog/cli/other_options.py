@@ -51,7 +51,7 @@ def alternatives(
     whole : callable
         Makes the parser of all commands.
     """
-    having = _commands_by_option(whole).get(name, ())
+    having = commands_with(name, whole)
     having = [f"kafkalog {one}" for one in having] if len(having) <= _MOST_COMMANDS else []
     word, alike = _named(name, parser)
     is_named = any(one.dest not in _OF_ALL for one in alike)
@@ -81,6 +81,11 @@ def commands_in_place_of(name: str) -> Alternatives:
 
 def _about(word: str, names: Sequence[str]) -> str:
     return f"about {word!r} there {'are' if names[1:] else 'is'} {', '.join(names)}"
+
+
+def commands_with(option: str, whole: Callable[[], argparse.ArgumentParser]) -> Sequence[str]:
+    """The commands that have an option; `whole` makes the parser of all commands."""
+    return _commands_by_option(whole).get(option, ())
 
 
 @cache

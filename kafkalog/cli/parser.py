@@ -10,7 +10,7 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kafkalog.cli.commands import JOBS
@@ -154,12 +154,22 @@ class Parser(argparse.ArgumentParser):
 
     def _meant_output(self) -> Advice:
         """The end of the message about a missing output: the command line, if a path was meant as one."""
-        from kafkalog.cli.leads import with_output
+        from kafkalog.cli.positional import positional, with_output
+        from kafkalog.cli.typed import is_path, shown
 
-        takes_value = {text: one for text, one in self._option_string_actions.items() if one.nargs != 0}
-        output = takes_value.get("--output")
-        writes = "" if output is None else str(output.metavar)
-        return with_output(self.prog, self._given, takes_value, writes)
+        own = self._valued()
+        words = positional(self._given, own)
+        self._check_paths(words)
+        writes = str(self._option_string_actions["--output"].metavar) if "--output" in own else ""
+        advice = with_output(self.prog, words, self._given, own, writes)
+        missing = [word for word in words if not is_path(word)]
+        if not advice and missing and len(words) > len(missing):
+            self.error(f"no file or directory {shown(missing[:1])}; -o names the output")
+        return advice
+
+    def _valued(self) -> Mapping[str, bool]:
+        """The options, and whether each takes a value."""
+        return {text: action.nargs != 0 for text, action in self._option_string_actions.items()}
 
     def _with_open_output(self) -> Advice:
         """The command line with what is missing, for the reader to fill in."""
@@ -183,22 +193,18 @@ class Parser(argparse.ArgumentParser):
         return Advice(f", which shows what it would do: {LINE}", [*line, "--dry-run"])
 
     def _check_paths(self, paths: Sequence[str]) -> None:
-        """Raise an error for a path that is none, but a topic, a group, a subject or a part, which has an option."""
-        from kafkalog.cli.leads import positional_topic
-        from kafkalog.cli.typed import LINE, Advice, is_path
+        """Raise an error for a path that is none, but a topic, a group, a condition or the like, with its option."""
+        from kafkalog.cli.positional import instead
+        from kafkalog.cli.typed import LINE, Advice
 
-        for word in paths if any(map(is_path, paths)) else ():
-            options = [action.option_strings[-1] for action in self._actions if _takes(action, word)]
-            for option in ("--groups", "--subjects"):
-                if option in self._option_string_actions and not re.search(r"[./\\]", word):
-                    options = [option]
-            if len(options) == 1 and not is_path(word):
-                rest = [one for one in self._given if one != word]
-                line = [*self.prog.split()[1:], *rest, options[0], word]
-                self.error(f"no file or directory {word}; use {options[0]} {word}", Advice(f": {LINE}", line))
-        if found := positional_topic(paths, self._option_string_actions, self._given):
-            word, use, line = found
-            self.error(f"no file or directory {word}; use {use}", Advice(f": {LINE}", [*self.prog.split()[1:], *line]))
+        takes = {
+            word: [action.option_strings[-1] for action in self._actions if _takes(action, word)] for word in paths
+        }
+        prog = self.prog.split()[1:]
+        if found := instead(paths, " ".join(prog), self._valued(), takes, self._given):
+            text, line = found
+            joint = " " if text.endswith("?") else ": "
+            self.error(text, Advice(f"{joint}{LINE}", [*prog, *line]) if line else None)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; the error for an unknown option names what to type instead."""
@@ -212,6 +218,8 @@ class Parser(argparse.ArgumentParser):
 
     def _check(self, found: argparse.Namespace, rest: Sequence[str]) -> None:
         """Raise an error for what no option says: topics or an output among the paths, and words too many."""
+        if self._subparsers is not None:
+            return
         if len(paths := getattr(found, "paths", None) or ()) > 1:
             self._check_paths(paths)
         self._check_needs(found)
@@ -221,10 +229,10 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"add {', '.join(names)} or --dry-run", self._meant_output() or self._to_stdout(found))
         if getattr(found, "output", "") is None and len(found.paths) > 1 and (advice := self._meant_output()):
             self.error("an output has an option", advice)
-        if rest and self.short_help[0] and self._subparsers is None:
-            from kafkalog.cli.leads import unexpected
+        if rest and self.short_help[0]:
+            from kafkalog.cli.positional import unexpected
 
-            advice = unexpected(rest[0], self.prog.partition(" ")[2], self._given)
+            advice = unexpected(rest[0], self.prog.partition(" ")[2], self._valued(), self._given)
             self.error(f"unexpected argument {rest[0]!r}", advice)
 
     def _check_needs(self, found: argparse.Namespace) -> None:
@@ -310,22 +318,21 @@ class Parser(argparse.ArgumentParser):
         takes = [action.option_strings[-1] for action in self._actions if _takes(action, value)]
         if value.isdecimal():  # a number says nothing
             takes = [one for one in takes if near_name(spelt[2:], [one[2:]])]
-        own = {text: action.nargs != 0 for text, action in actions.items()}
         command = self.prog.rpartition(" ")[2]
-        lead = unknown_option(spelt, value, command, own, self._given, is_joined=is_joined)
+        lead = unknown_option(spelt, value, command, self._valued(), self._given, is_joined=is_joined)
         if lead is not None and not (len(takes) == 1 and spelt == "--to"):
             return lead
         return self._longer(spelt, known, takes)
 
     def _longer(self, spelt: str, known: Sequence[str], takes: Sequence[str]) -> str | Instead:
-        """The one option that begins so; or those that may be meant if there are others or none."""
+        """The one option whose last word begins so; or those that may be meant if there are others or none."""
         from kafkalog.cli.leads import FIRST, filled
         from kafkalog.cli.option_leads import Instead
-        from kafkalog.cli.other_options import alternatives
+        from kafkalog.cli.other_options import alternatives, commands_with
         from kafkalog.text import near_name
 
-        longer = [text for text in known if len(spelt) > len("--to") and text.startswith(spelt)]
-        if len(longer) == 1:
+        longer = _completing(spelt, known, takes)
+        if len(longer) == 1 and (longer == takes or not commands_with(spelt, Parser.whole)):
             return longer[0]
         close = near_name(spelt[2:], [text[2:] for text in known])
         meant = longer or ([f"--{close}"] if close else takes if len(takes) == 1 else [])
@@ -403,6 +410,17 @@ def _takes(action: argparse.Action, value: str) -> bool:
         return False
     known = getattr(getattr(action, "type", None), "keywords", {}).get("known") or ""
     return value in (action.choices or ()) or (bool(value) and value in known.split(","))
+
+
+def _completing(spelt: str, known: Sequence[str], takes: Sequence[str]) -> Sequence[str]:
+    """The options whose last word begins so, or the only one of all that takes the value.
+
+    One with more words may be about something else, as ``--offset-column`` is for ``--offset``.
+    """
+    if len(takes) == 1 and takes[0].startswith(spelt):
+        return takes
+    words = re.compile(f"{re.escape(spelt)}[a-z]*")
+    return [text for text in known if words.fullmatch(text) and len(spelt) > len("--to")]
 
 
 def _metavar(action: argparse.Action) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kafkalog.interchange.file_types import FORMAT_NAMES
+from kafkalog.interchange.file_types import FORMAT_NAMES, file_type
 from kafkalog.text import DURATION, partition_word
 
 
@@ -97,6 +97,16 @@ def partition_named(word: str, paths: Sequence[str]) -> tuple[str, str] | None:
     """
     found = partition_word(word)
     return found if found is not None and any(os.path.isdir(f"{path}/{'-'.join(found)}") for path in paths) else None
+
+
+def is_table(word: str) -> bool:
+    """Whether a word is the name of a file of records."""
+    return not word.startswith("-") and file_type(word)[0] is not None
+
+
+def is_query(word: str) -> bool:
+    """Whether a word begins as a query in SQL does."""
+    return re.match(r"(?i)\s*(?:select|with|from|describe|show|summarize)\s+\S", word) is not None
 
 
 TOPICS: Final = ("-t", "--topic", "--topics")

@@ -12,8 +12,8 @@ import pytest
 import kafkalog
 from kafkalog.cli.app import build_parser, main
 from kafkalog.cli.commands import JOBS, LOCAL, SUMMARIES
-from kafkalog.cli.other_options import alternatives
-from kafkalog.cli.parser import SHELLS, USUAL
+from kafkalog.cli.other_options import _commands, alternatives
+from kafkalog.cli.parser import SHELLS, USUAL, Misuse
 from kafkalog.errors import Limits
 from kafkalog.records.partitioner import PARTITIONERS
 from kafkalog.values import encoding
@@ -85,6 +85,44 @@ def test_an_unknown_option_of_any_command_leads_to_options_that_are_there(comman
         assert named
         assert max(map(len, found.lines)) <= 80
         assert len(found.lines) <= 6
+
+
+def test_no_option_is_completed_to_one_that_may_mean_something_else(monkeypatch):
+    """Only the last word of an option is completed, and only if no other command has an option of that name."""
+    monkeypatch.setattr("kafkalog.cli.other_options.alternatives", lambda *_: ("", ()))
+    parsers = [*_commands(build_parser())]
+    every = {text for parser in parsers for text in parser._option_string_actions if text.startswith("--")}
+    wrong = []
+    for parser in parsers:
+        known = [text for text in parser._option_string_actions if text.startswith("--")]
+        for word in {text[:end] for text in known for end in range(3, len(text))}.difference(known):
+            meant = parser._longer(word, known, ())
+            if isinstance(meant, str) and (meant.count("-") != word.count("-") or word in every):
+                wrong.append((parser.prog, word, meant))
+    assert not wrong
+
+
+NO_OUTPUTS = ("key == a", "value.total", "offset", "json", "csv", "5", "now", "-1h", "2026-11-28", "all", "orders-0")
+"""Words that are typed among the paths, and that are no names of what is written."""
+
+
+def test_no_condition_time_format_or_partition_is_taken_for_an_output(tmp_path, monkeypatch, capsys):
+    (tmp_path / "log" / "orders-0").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    wrong = []
+    for parser in _commands(build_parser()):
+        command = parser.prog.split()[1:]
+        of_partition = ["--to-offset", "5"] if command == ["truncate"] else []
+        for word in NO_OUTPUTS if "--output" in parser._option_string_actions else ():
+            try:
+                parser.parse_args(["log", word, *of_partition])
+                wrong.append([*command, word])
+            except Misuse as error:
+                line = [] if error.advice is None else [*error.advice.line]
+                wrong += [[*command, word, error.message]] if "-o" in line and word in line[line.index("-o") :] else []
+                wrong += [] if word in error.message or "'" in error.message else [[*command, word, error.message]]
+    # a query comes first, and a file of records has other names
+    assert [words for words in wrong if words[0] not in ("sql", "load", "undelete")] == []
 
 
 @pytest.mark.parametrize("command", SUMMARIES)
