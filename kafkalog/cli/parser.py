@@ -152,7 +152,7 @@ class Parser(argparse.ArgumentParser):
                 return f"; {option} took {value} as its value: put it first, or give {option} a value"
         return ""
 
-    def _meant_output(self) -> Advice:
+    def _meant_output(self, *, is_needed: bool = True) -> Advice:
         """The end of the message about a missing output: the command line, if a path was meant as one."""
         from kafkalog.cli.positional import positional, with_output
         from kafkalog.cli.typed import is_path, shown
@@ -163,7 +163,7 @@ class Parser(argparse.ArgumentParser):
         writes = str(self._option_string_actions["--output"].metavar) if "--output" in own else ""
         advice = with_output(self.prog, words, self._given, own, writes)
         missing = [word for word in words if not is_path(word)]
-        if not advice and missing and len(words) > len(missing):
+        if is_needed and not advice and missing and len(words) > len(missing):
             self.error(f"no file or directory {shown(missing[:1])}; -o names the output")
         return advice
 
@@ -227,7 +227,11 @@ class Parser(argparse.ArgumentParser):
             dests = [name.rpartition("--")[2].replace("-", "_") for name in names]
             if not any(getattr(found, dest) for dest in (*dests, "dry_run")):
                 self.error(f"add {', '.join(names)} or --dry-run", self._meant_output() or self._to_stdout(found))
-        if getattr(found, "output", "") is None and len(found.paths) > 1 and (advice := self._meant_output()):
+        if (
+            getattr(found, "output", "") is None
+            and len(found.paths) > 1
+            and (advice := self._meant_output(is_needed=False))
+        ):
             self.error("an output has an option", advice)
         if rest and self.short_help[0]:
             from kafkalog.cli.positional import unexpected
