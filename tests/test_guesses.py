@@ -809,7 +809,7 @@ kafkalog cat P -limit 2
 kafkalog cat P -output x.csv -> kafkalog export
 kafkalog ls -help
 # the shell
-kafkalog cat D -t orders .value -> --json | jq .value
+kafkalog cat D -t orders .value -> --json --value-format json | jq .value
 kafkalog cat D -t orders -r --slurp -> --columns value
 kafkalog cat D -t orders 'offset > 3' -> --filter 'offset > 3'
 kafkalog cat D -t orders 'select 1' -> kafkalog sql 'select 1'

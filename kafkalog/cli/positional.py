@@ -159,10 +159,14 @@ def unexpected(argument: str, command: str, own: Mapping[str, bool], before: Seq
     if is_query(argument):
         return Advice(f"; kafkalog sql {shlex.quote(argument)} {named}")
     if command == "cat" and argument.startswith("."):
-        return Advice(f"; kafkalog cat {named} --json | jq {shlex.quote(argument)}")
-    one = meant(argument, own)
-    if one is not None and one.words:
-        return Advice(f"; did you mean {shown(one.words)}? {LINE}", [command, *others, *one.words])
+        return Advice(f"; kafkalog cat {named} --json --value-format json | jq {shlex.quote(argument)}")
+    return _among(argument, command, own, before) or _of_option(argument, command, own, others)
+
+
+def _among(argument: str, command: str, own: Collection[str], before: Sequence[str]) -> Advice:
+    """The line for a path that comes late, a topic or a partition."""
+    paths = [word for word in before if is_path(word)]
+    others = [word for word in before if word != argument]
     if is_path(argument):
         return Advice(f"; paths come first: {LINE}", [command, argument, *others])
     if is_topic(argument, paths) and "--topics" in own:
@@ -170,7 +174,14 @@ def unexpected(argument: str, command: str, own: Mapping[str, bool], before: Seq
     if partition_named(argument, paths) and command != "sample":
         partition, line = with_partition(argument, paths, before)
         return Advice(f"; the partition is {partition}: {LINE}", [command, *line])
-    return Advice(f"; kafkalog {command} takes {'two paths' if command == 'diff' else 'one path'}")
+    return Advice("")
+
+
+def _of_option(argument: str, command: str, own: Mapping[str, bool], others: Sequence[str]) -> Advice:
+    one = meant(argument, own)
+    if one is None or not one.words:
+        return Advice(f"; kafkalog {command} takes {'two paths' if command == 'diff' else 'one path'}")
+    return Advice(f"; did you mean {shown(one.words)}? {LINE}", [command, *others, *one.words])
 
 
 def with_output(
