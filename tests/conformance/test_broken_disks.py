@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 import time
@@ -17,7 +16,7 @@ from broken_clusters import KINDS, Batch, do_damage, intact_batches, said
 from conformance.clusters import listeners, run_commands, served, three_brokers
 from conformance.kafka import Client, copy_tree
 from conformance.test_boot import QUICK, logs, shown
-from effort import spared
+from effort import seeds, spared
 
 import kafkalog
 from kafkalog import format as kf
@@ -272,7 +271,7 @@ def ends(client):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", range(int(os.environ.get("KAFKALOG_BROKEN_DISKS") or 1)))
+@pytest.mark.parametrize("seed", seeds(1))
 def test_a_broker_serves_what_is_intact_on_any_disk(own_client, tmp_path, killed, seed):
     disks = Disks(killed, tmp_path, seed * 10 + int(killed.version[2]))
     disks.damage(disks.rng.choice((1, 2, 3, 5, 8)))

@@ -24,6 +24,12 @@ def trials(plain, thorough):
     return max(plain, int(thorough * _PART))
 
 
+def seeds(n):
+    """The seeds of `n` trials; `KAFKALOG_SEEDS=5000:300` takes 300 others, from 5000 on."""
+    first, _, count = os.environ.get("KAFKALOG_SEEDS", "").partition(":")
+    return range(int(first or 0), int(first or 0) + int(count or n))
+
+
 def fuzz_inputs(part=1):
     """Inputs of each fuzzer; `KAFKALOG_FUZZ_N` says how many. Some take a part of them: theirs take longer to make."""
     return int(os.environ.get("KAFKALOG_FUZZ_N") or (15_000 if THOROUGH else 1_000)) // part
