@@ -219,3 +219,22 @@ def test_copies_that_are_left_out_for_equal_ones_are_one_line_for_each_disk(tmp_
     lines = [line for line in text.splitlines() if "better or equal" in line]
     assert len(lines) == 2
     assert all("12 copies are left out" in line and "t-0, t-1" in line and "and 4 more" in line for line in lines)
+
+
+@pytest.mark.parametrize("n", [24, 20])
+def test_a_segment_that_salvage_named_after_a_wrong_offset_is_no_end_of_the_log(tmp_path, n):
+    # the copy with the wrong offset has lost its first segment, and others have as much at the end, or less
+    sources = disks(tmp_path, (), ())
+    shutil.rmtree(sources[1] / "t-0")
+    replica(sources[1], LOG[: n + 1])
+    log = sources[0] / "t-0" / f"{18:020}.log"
+    data = bytearray(log.read_bytes())
+    start, _ = builder.batch_positions(bytes(data))[-1 if n == 24 else n - 18]
+    data[start : start + 8] = (2**61).to_bytes(8, "big")
+    log.write_bytes(data[: start + len(batch(23, LOG[23]))])
+    (sources[0] / "t-0" / f"{0:020}.log").write_bytes(b"")
+    kafkalog.salvage(sources[0], tmp_path / "saved")
+    settings = {"t": {"cleanup.policy": "compact"}}
+    wanted = served(sources, tmp_path / "first", settings=settings)
+    assert len(wanted[0]) == min(n + 1, 24)
+    assert served([tmp_path / "saved", sources[1]], tmp_path / "out", settings=settings) == wanted

@@ -81,7 +81,7 @@ def corrected(replicas: Sequence[Replica]) -> tuple[list[Replica], list[Finding]
             rows = replica.rows.copy()
             for row, epoch in changes:
                 rows["leader_epoch"][row] = epoch
-            replica = replica.remade(rows)
+            replica = replica.remade(replica.bases, rows)
             replica.is_changed = True
         fixed.append(replica)
     return fixed, found
@@ -444,7 +444,7 @@ class LogPlan:
 
     def _segments(self, rows: Rows) -> list[tuple[int, int]]:
         """Base offsets of the output's segments, each with the number of the first row in it."""
-        bases = {segment.base_offset for segment in self.leader.partition.segments}
+        bases = {*self.leader.bases}
         # where the leader has no segment, those of the others
         for row, _ in runs(np.diff(file_numbers(rows), prepend=-1) != 0):
             replica = self.replicas[int(rows["replica"][row])]

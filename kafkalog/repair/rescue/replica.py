@@ -68,6 +68,8 @@ class Replica:
     """One copy of a partition."""
 
     partition: Partition
+    bases: list[int]
+    """Base offsets of its segments, without one that a salvage has named after a wrong offset."""
     rows: Rows
     """ROW_DTYPE[n]: intact batches, in order."""
     identities: list[FileIdentity | None]
@@ -93,8 +95,8 @@ class Replica:
     """Offsets before and between its segments that may be lost: the files do not tell."""
     has_limit: bool
     """Whether it has batches that are larger than a limit: they are not among `rows`, and may be intact."""
-    remade: Callable[[Rows], Replica]
-    """Makes this copy again, of other rows."""
+    remade: Callable[[list[int], Rows], Replica]
+    """Makes this copy again, of other base offsets and rows."""
 
     @property
     def last_epoch(self) -> int:
@@ -104,7 +106,7 @@ class Replica:
     @property
     def base_offset(self) -> int:
         """Base offset of the first segment."""
-        return self.partition.segments[0].base_offset if self.partition.segments else 0
+        return self.bases[0] if self.bases else 0
 
     @property
     def checkpointed_start(self) -> int:
@@ -131,13 +133,14 @@ def read_replica(
     search = _Search(partition, number, note, limits)
     with OrderedPool(0, "kafkalog-merge") as pool:
         search.run(pool, 1, progress)
-    return _replica(search, partition, np.concatenate([np.empty(0, ROW_DTYPE), *search.parts]))
+    bases = [segment.base_offset for segment in partition.segments]
+    return _replica(search, partition, bases, np.concatenate([np.empty(0, ROW_DTYPE), *search.parts]))
 
 
 def without_last(replica: Replica, place: int) -> Replica:
     """A copy without its last batch, whose offset is wrong: it belongs to `place`."""
     rows, last = replica.rows[:-1], replica.rows[-1]
-    found = replica.remade(rows)
+    found = replica.remade([base for base in replica.bases if base != last["first_offset"]], rows)
     end = place + int(last["last_offset"] - last["first_offset"]) + 1
     path, n_bytes = str(replica.partition.segments[int(last["segment"])].path), int(last["size_in_bytes"])
     start = max(int(rows["last_offset"][-1]) + 1, place) if rows.size else place
@@ -148,10 +151,9 @@ def without_last(replica: Replica, place: int) -> Replica:
     return found
 
 
-def _replica(search: _Search, partition: Partition, rows: Rows) -> Replica:
+def _replica(search: _Search, partition: Partition, bases: list[int], rows: Rows) -> Replica:
     """The copy that a search has read, or what remains of it."""
     checkpoint = _checkpoint(partition, np.concatenate([np.empty(0, np.int32), *search.epochs]))
-    bases = [segment.base_offset for segment in partition.segments]
     # the cleaner never touches the last segment, and gaps that it explains end before it
     is_compacted = bool(partition.is_compacted(max(bases, default=0), search.densities(rows)))
     end = max([*bases[-1:], *(rows["last_offset"][-1:] + 1).tolist()], default=0)
@@ -166,8 +168,9 @@ def _replica(search: _Search, partition: Partition, rows: Rows) -> Replica:
     covered_to = int(with_epoch[-1]) + 1 if with_epoch.size else 0
     return Replica(
         partition,
+        bases,
         rows,
-        [search.identities.get(base) for base in bases],
+        [search.identities.get(segment.base_offset) for segment in partition.segments],
         merge(checkpoint, in_batches, end, covered_to=covered_to),
         frozenset(checkpoint["epoch"].tolist()),
         end,
