@@ -39,6 +39,7 @@ from kafkalog.log.log_dir import (
 )
 from kafkalog.log.log_start import log_start
 from kafkalog.log.partition import Partition
+from kafkalog.log.same_clusters import same_clusters
 from kafkalog.log.searching.missing import known_ends
 from kafkalog.log.set_apart import about_only_copies, only_copies, packed_partitions, why_renamed
 from kafkalog.operations.remote_storage import write_partitions
@@ -54,7 +55,6 @@ from kafkalog.storage.room import check_room
 from kafkalog.storage.staging import staged_directory
 from kafkalog.survey.next_steps import boot_step
 from kafkalog.survey.origins import origins_of, read_origin
-from kafkalog.survey.same_clusters import same_clusters
 from kafkalog.survey.startup_files import about_unnamed, about_unnamed_segments
 from kafkalog.system_topics.remote_log import remote_log
 from kafkalog.tiered.joined import JoinedStore

@@ -6,6 +6,7 @@
     `ranges`            picklable byte ranges of segments that open as a partition
     `directory`         a partition's directory by one listing: what its names mean
     `segment_files`     the segments of a directory, as a broker loads them
+    `same_clusters`     which log dirs are of one cluster
     `set_apart`         renamed directories and archives of partitions: which hold the only copy
     `segment_reader`    the windows of all segments of a partition, in order
     `segment_stream`    the windows of one segment; damage is raised, or skipped

@@ -7,13 +7,14 @@ exists is known by the topic id, which no two topics share: a deleted topic must
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason
-from kafkalog.state.checkpoints import known_properties, known_topic_id, node_number
+from kafkalog.log.same_clusters import same_clusters
+from kafkalog.state.checkpoints import known_topic_id, node_number_of
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
 from kafkalog.storage.listing import Listing
@@ -62,11 +63,10 @@ def only_copies(
     if not lone:
         return []
     roots = list(dict.fromkeys([*log_dirs, *(parent_of(path) for path, *_ in lone)]))
-    properties = {root: known_properties(root) for root in roots}
-    known = _metadata_that_lead(properties)
+    known = _metadata_that_lead(roots)
     topics = {key.topic for _, key, _ in lone}
     ids = _known_ids(known) if known else _ids_of([key for key in present if key.topic in topics], roots)
-    nodes = {root: node_number(properties[root]) for root in {parent_of(path) for path, *_ in lone}}
+    nodes = {root: node_number_of(root) for root in {parent_of(path) for path, *_ in lone}}
     found = [OnlyCopy(path, key, kind, (key.topic, known_topic_id(path)) in ids, False) for path, key, kind in lone]
     return [
         one._replace(is_moved=one.exists and _is_elsewhere(one.key, nodes[parent_of(one.path)], known)) for one in found
@@ -85,14 +85,14 @@ def _is_elsewhere(key: kf.TopicPartition, node: int | None, known: Iterable[Clus
     return node is not None and bool(assigned) and not any(node in nodes for nodes in assigned)
 
 
-def _metadata_that_lead(roots: Mapping[Place, Mapping[str, str]]) -> list[ClusterMetadata]:
+def _metadata_that_lead(roots: Iterable[Place]) -> list[ClusterMetadata]:
     """Of each cluster, the metadata of the log dir that has most: others may be older, and have deleted topics."""
-    clusters: dict[str | None, list[tuple[Place, ClusterMetadata]]] = {}
-    first = next((one["cluster.id"] for one in roots.values() if "cluster.id" in one), None)
-    for root, properties in roots.items():
-        if (metadata := cluster_metadata(root)) is not None and metadata.end_offset:
-            clusters.setdefault(properties.get("cluster.id", first), []).append((root, metadata))
-    return [leading_metadata(known)[1] for known in clusters.values()]
+    found = []
+    for log_dirs in same_clusters(roots):
+        every = ((root, cluster_metadata(root)) for root in log_dirs)
+        known = [(root, metadata) for root, metadata in every if metadata is not None and metadata.end_offset]
+        found += [leading_metadata(known)[1]] if known else []
+    return found
 
 
 def _ids_of(partitions: Iterable[kf.TopicPartition], roots: Iterable[Place]) -> set[tuple[str, str]]:

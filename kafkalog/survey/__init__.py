@@ -5,7 +5,6 @@
     `origins`        where an output of another command comes from, and what it is known to lack
     `topics`         the settings of topics: compacted, tiered, kept for how long, and by which file that is known
     `retention`      the segments that retention deletes
-    `same_clusters`  which log dirs are of one cluster
     `next_steps`     commands to run next, each with its reason
     `startup`        the plan of a broker's start for each segment and partition
     `startup_load`   the segments that a broker recovers, by checkpoints and existing indexes

@@ -16,13 +16,14 @@ from kafkalog.errors import Finding, Reason
 from kafkalog.log.log_dir import LogDir, log_dir_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
+from kafkalog.log.same_clusters import same_clusters
 from kafkalog.log.searching.missing import copied_segments
 from kafkalog.log.segment import Segment
 from kafkalog.log.set_apart import only_copies, packed_partitions
+from kafkalog.state.checkpoints import known_properties
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, is_url, place_of
-from kafkalog.survey.same_clusters import same_clusters
 from kafkalog.survey.startup_files import unnamed_partitions, unnamed_segments
 from kafkalog.text import first_names
 
@@ -111,7 +112,8 @@ class _Disk:
         if kf.META_PROPERTIES not in self.listing.names and self.path not in inside:
             return []
         nested = [path for path in inside if path != self.path and "/." not in str(path)[len(str(self.path)) :]]
-        nested = [path for path in nested if len(same_clusters([self.path, path])) == 1]
+        own = known_properties(self.path).get("cluster.id")
+        nested = [path for path in nested if own in (None, known_properties(path).get("cluster.id", own))]
         self.partitions = {path: one for path, one in self.partitions.items() if path.parent in (self.path, *nested)}
         return [*map(str, nested)]
 

@@ -224,7 +224,8 @@ def test_log_dirs_in_a_log_dir_are_advised_if_they_are_of_its_cluster(tmp_path, 
     damage(disk)
     inner = disk / "backup"
     inner.mkdir()
-    for number, name in ((5, f"x-0.{SUFFIX}-delete"), (6, "v-0")):
+    # a topic id in common does not make it one: a backup may lie on the disk of another cluster
+    for number, name in ((5, f"x-0.{SUFFIX}-delete"), (6, "v-0"), (1, "u-1")):
         identify(replica(tmp_path / name, LOG), number).rename(inner / name)
     write_metadata(inner, {**EXISTING, "x": topic_id(5), "v": topic_id(6)}, {}, node_id=1, epoch=1)
     cluster = "kafkalogBrokenDisks01w" if is_same else "anotherClusterIdAAAAAA"

@@ -4,7 +4,7 @@ from itertools import islice, permutations
 
 from metadata_logs import topic_id
 
-from kafkalog.survey.same_clusters import same_clusters
+from kafkalog.log.same_clusters import same_clusters
 
 
 def test_a_log_dir_unites_all_those_that_it_has_a_topic_of(tmp_path):
