@@ -120,7 +120,9 @@ def _told_by_segments(
         return True
     if _is_jump(rows, end):
         return None
-    return is_lost if is_known or _are_dense(rows) else None
+    # no cleaner empties all segments: it keeps the last value of each key, unless all were deleted
+    is_empty = all(row.last_offset < row.base_offset for row in rows)
+    return is_lost if is_known or is_empty or _are_dense(rows) else None
 
 
 def _is_jump(rows: Sequence[Density], end: int) -> bool:

@@ -171,8 +171,9 @@ class Evidence:
             ends |= {name: max(_last_indexed(partition.path / name, base), base) + 1 for name in found}
         if segments:
             ends |= {proof.name: proof.offset for proof in ends_of(partition, segments[-1])}
-        # after a crash the file may be older than the log: truncating a log writes it later
-        if state.was_closed and epochs is not None and epochs.size:
+        # after a crash the file may be older than the log: truncating a log writes it later. It hardly truncates all
+        is_empty = not any(one.size_in_bytes for one in segments)
+        if (state.was_closed or is_empty) and epochs is not None and epochs.size:
             ends[kf.LEADER_EPOCH_CHECKPOINT] = int(epochs["start_offset"][-1])
         return cls(names, state, orphans, leftovers, snapshot_offsets(names), log_start, first, ends)
 

@@ -428,6 +428,20 @@ def test_commands_count_the_records_of_a_hole_alike(tmp_path, case):
     assert sum(hole.n_records or 0 for hole in partition.lost) == sum(n for *_, n, _ in lost)
 
 
+@pytest.mark.parametrize("bases", [(0, 3, 9), (0,)])
+def test_a_log_without_a_byte_has_lost_what_its_files_prove(tmp_path, bases):
+    root = tmp_path / "logs"
+    for base in bases:
+        write(root / "t-0", base=base)
+    if len(bases) == 1:
+        (root / "t-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 9\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorruptionWarning)
+        reports = [one(root) for one in (of_verify, of_salvage, of_merge)]
+    assert [ranges(one.losses) for one in reports] == [[(0, 9, 9, "at_most")]] * 3
+    assert kafkalog.preflight(root).partitions[0].losses
+
+
 @pytest.mark.parametrize("has_usual", [False, True])
 def test_a_broker_does_not_read_a_log_whose_name_has_few_digits(tmp_path, has_usual):
     partition = tmp_path / "t-0"
@@ -456,7 +470,7 @@ def exits(capsys, *paths):
 
 
 def write(directory, *batches, base=0):
-    directory.mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)
     (directory / segment_file_name(base)).write_bytes(b"".join(batches))
     (directory / "partition.metadata").write_text("version: 0\ntopic_id: e4rNbTcjT_elpYRxU0Jgtw\n")
     return directory

@@ -106,7 +106,7 @@ def gap_finding(
         return missing_segment(path, start, end, names)
     if is_compacted or is_damaged:
         return None, []
-    why = "nothing here was compacted, so a segment is missing"
+    why = "nothing here shows compaction, so a segment is missing, or has lost its bytes"
     if is_compacted is None:
         why = "normal in a compacted topic; otherwise a segment is missing"
     detail = f"no segment holds offsets {offset_range(start, end)}: {why}"
