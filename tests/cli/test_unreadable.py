@@ -143,6 +143,18 @@ def test_boot_does_not_refuse_for_copies_that_it_leaves_out(disk, tmp_path, monk
     assert "deletes its topic" in kafkalog.boot(disk, tmp_path / "out").text()
 
 
+@pytest.mark.parametrize("options", [[], ["--dry-run"]])
+def test_salvage_names_meta_properties_that_it_leaves_out_and_boot_takes_its_output(
+    disk, tmp_path, monkeypatch, capsys, options
+):
+    forbid(monkeypatch, disk / "meta.properties")
+    assert main(["salvage", str(disk), "-o", str(tmp_path / "saved"), *options]) == 3
+    assert "meta.properties: file_unreadable" in capsys.readouterr().err
+    if not options:
+        assert main(["boot", str(tmp_path / "saved"), "-o", str(tmp_path / "out")]) == 0
+        assert f"From the metadata log of {disk}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_no_report_calls_it_damage_or_advises_a_boot(disk, monkeypatch, capsys, name):
     forbid(monkeypatch, disk / name)

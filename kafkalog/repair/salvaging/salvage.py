@@ -26,7 +26,7 @@ from kafkalog.repair.salvaging.salvaged_partitions import CopyReport, SalvagedPa
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import encode_offset_checkpoint
 from kafkalog.storage.atomic import check_free
-from kafkalog.storage.files import read_file
+from kafkalog.storage.files import read_if_there
 from kafkalog.storage.location import AnyPath, Place, is_url, parent_of
 from kafkalog.storage.room import check_room
 from kafkalog.storage.staging import StagedDirectory, staged_directory
@@ -136,6 +136,7 @@ def salvage(
     starts: dict[kf.TopicPartition, int] = {}
     note = report.findings.add if isinstance(opened, LogDir) else lambda finding: None
     ids = _topic_ids([one for one, _ in chosen], metadata, note, limits)
+    properties = _properties(opened, report.findings.add)
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(OrderedPool(threads if threads > 1 else 0, "kafkalog-salvage"))
         staged = None if dry_run else stack.enter_context(staged_directory(target))
@@ -156,12 +157,22 @@ def salvage(
             roots = [parent_of(one.path) for one, _ in chosen]
             is_whole = isinstance(opened, LogDir) and topics is None and partitions is None
             write_origin(staged, "salvage", roots, is_whole=is_whole)
-            if isinstance(opened, LogDir) and len(opened.paths) == 1:
-                with contextlib.suppress(KafkalogError):
-                    properties = read_file(opened.paths[0] / kf.META_PROPERTIES, max_bytes=_MAX_PROPERTIES_BYTES)
-                    with staged.create(kf.META_PROPERTIES) as file:
-                        file.write(properties)
+            if properties is not None:
+                with staged.create(kf.META_PROPERTIES) as file:
+                    file.write(properties)
     return report
+
+
+def _properties(opened: object, note: Callable[[Finding], object]) -> bytes | None:
+    """The `meta.properties` of a single log dir; one that cannot be read is noted."""
+    if not isinstance(opened, LogDir) or len(opened.paths) > 1:
+        return None
+    try:
+        return read_if_there(opened.paths[0] / kf.META_PROPERTIES, max_bytes=_MAX_PROPERTIES_BYTES)
+    except KafkalogError as error:
+        error.detail += ". The output has none: a broker does not start on it, and kafkalog boot does not need it"
+        note(error.to_finding())
+        return None
 
 
 def _logs_of(chosen: Iterable[tuple[Partition, Collection[int] | None]]) -> Iterator[Place]:
