@@ -23,6 +23,7 @@ from kafkalog.state.leader_epochs import LeaderEpochs
 from kafkalog.storage.files import open_source
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import AnyPlace, Place
+from kafkalog.storage.own_names import QUARANTINE_SUFFIX
 from kafkalog.survey.startup_end import end_as_loaded
 from kafkalog.text import first_names
 
@@ -32,6 +33,7 @@ ORPHAN: Final = "an index without its .log"
 _RAFT_SNAPSHOT_DELETED: Final = kf.RAFT_SNAPSHOT_SUFFIX + kf.DELETED_SUFFIX
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 _MOST_OPENED: Final = 2000
+_NOT_LOST: Final = ("checkpoint", QUARANTINE_SUFFIX)
 
 
 @dataclass(slots=True)
@@ -133,9 +135,12 @@ def unnamed_segments(directory: AnyPlace, listing: Listing | None = None) -> lis
 
 
 def _unknown_files(directory: Place, listing: Listing) -> list[str]:
-    """The files of a directory that is no partition; without those of a log dir, and segments that are elsewhere."""
+    """The files of a directory that is no partition.
+
+    Without those of a log dir, segments that are elsewhere, and what a salvage has not kept, and has reported.
+    """
     # snapshots of metadata are batches, too
-    names = [name for name in listing.names if not name.startswith(".") and not name.endswith("checkpoint")]
+    names = [name for name in listing.names if not name.startswith(".") and not name.endswith(_NOT_LOST)]
     names = [name for name in names if name not in kf.LOG_DIR_FILES and kf.parse_partition_directory(name) is None]
     if not names or any(map(kf.parse_partition_directory, listing.directories)):
         return [name for name in names if name in listing.files]

@@ -238,3 +238,14 @@ def test_a_segment_that_salvage_named_after_a_wrong_offset_is_no_end_of_the_log(
     wanted = served(sources, tmp_path / "first", settings=settings)
     assert len(wanted[0]) == min(n + 1, 24)
     assert served([tmp_path / "saved", sources[1]], tmp_path / "out", settings=settings) == wanted
+
+
+def test_what_salvage_has_put_into_quarantine_is_no_loss_of_its_output(tmp_path, capsys):
+    (source,) = disks(tmp_path, ())
+    log = source / "t-0" / f"{18:020}.log"
+    log.write_bytes(log.read_bytes() + batch(23, LOG[23]))
+    kafkalog.salvage(source, tmp_path / "saved")
+    assert (tmp_path / "saved" / "t-0.quarantine").exists()
+    assert kafkalog.boot(tmp_path / "saved", tmp_path / "out", settings={"t": {"cleanup.policy": "delete"}}).ok
+    main(["report", str(tmp_path / "saved")])
+    assert "undelete" not in capsys.readouterr().out
