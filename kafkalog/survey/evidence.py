@@ -162,7 +162,7 @@ class Evidence:
             epochs = read_leader_epochs(partition.path / kf.LEADER_EPOCH_CHECKPOINT)
         except KafkalogError:
             epochs = None  # the check of the checkpoints reports it
-        first = None if epochs is None or not epochs.size else int(epochs["start_offset"][0])
+        starts = [] if epochs is None else epochs["start_offset"].tolist()
         logs = {os.path.basename(segment.path) for segment in segments}
         is_explained = partial(_is_explained, partition, segments, log_start or 0)
         orphans, leftovers = orphan_indexes(partition.path, names, logs, is_explained)
@@ -172,10 +172,10 @@ class Evidence:
         if segments:
             ends |= {proof.name: proof.offset for proof in ends_of(partition, segments[-1])}
         # after a crash the file may be older than the log: truncating a log writes it later. It hardly truncates all
-        is_empty = not any(one.size_in_bytes for one in segments)
-        if (state.was_closed or is_empty) and epochs is not None and epochs.size:
-            ends[kf.LEADER_EPOCH_CHECKPOINT] = int(epochs["start_offset"][-1])
-        return cls(names, state, orphans, leftovers, snapshot_offsets(names), log_start, first, ends)
+        is_newer = state.was_closed or not any(one.size_in_bytes for one in segments)
+        if starts and is_newer:
+            ends[kf.LEADER_EPOCH_CHECKPOINT] = starts[-1]
+        return cls(names, state, orphans, leftovers, snapshot_offsets(names), log_start, next(iter(starts), None), ends)
 
     def has(self, *suffixes: str) -> bool:
         """Whether a file has one of these suffixes."""

@@ -211,7 +211,7 @@ def test_a_clean_start_finds_no_epochs_in_an_empty_checkpoint(tmp_path):
 
 def test_an_empty_log_has_no_producers_to_lose(tmp_path):
     """As the cleaner and retention leave one; KAFKA-9065 has such a partition of `__consumer_offsets`."""
-    directory = tmp_path / "t-0"
+    directory = tmp_path / "__consumer_offsets-0"
     directory.mkdir()
     for base in (0, 500):
         for suffix in (".log", ".index", ".timeindex"):
