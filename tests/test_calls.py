@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from effort import spared
 
 import kafkalog
 from kafkalog.calls import keywords_of
@@ -166,7 +167,7 @@ def test_a_value_of_no_type_that_is_taken_is_refused_by_the_name_of_the_argument
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in LIKE_SCAN])
+@pytest.mark.parametrize("name", spared([name for name in FUNCTIONS if name not in LIKE_SCAN], 3))
 def test_a_value_that_is_right_elsewhere_is_taken_or_refused(name, places):
     found = []
     for parameter in keywords_of(getattr(kafkalog, name)):

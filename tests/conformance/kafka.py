@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -251,7 +252,29 @@ class Broker:
 
     def _prepare(self, *options):
         self._write_properties()
-        words = ("--cluster-id", "kafkalogConformance01w", "--config", self.folder / "server.properties", *options)
+        if options or not self._shares or "log.dirs" in self.properties:
+            self._format(self.folder / "server.properties", *options)
+        else:
+            self._copy_formatted()
+
+    def _copy_formatted(self):
+        """Copy what the tool wrote for another node: ids differ, and nothing else."""
+        shutil.copytree(made_once("formatted", f"{zlib.crc32(self._jars.encode()):08x}", self._format_in), self.log_dir)
+        ids = {"node.id": self.properties.get("node.id", 1), "directory.id": f"A{secrets.token_urlsafe(16)[1:]}"}
+        path = self.log_dir / "meta.properties"
+        lines = [line.partition("=") for line in path.read_text().splitlines()]
+        path.write_text("".join(f"{name}{sign}{ids.get(name, value)}\n" for name, sign, value in lines))
+
+    def _format_in(self, log_dir):
+        """Format a log dir as for a broker with nothing but the usual properties."""
+        properties = log_dir.with_suffix(".properties")
+        properties.parent.mkdir(parents=True, exist_ok=True)
+        lines = (f"{name}={value}\n" for name, value in {**self._role(), "node.id": 1, "log.dirs": log_dir}.items())
+        properties.write_text("".join(lines))
+        self._format(properties)
+
+    def _format(self, properties, *options):
+        words = ("--cluster-id", "kafkalogConformance01w", "--config", properties, *options)
         run_java("kafka.tools.StorageTool", "format", *words, jars=self._jars, shares=self._shares)
 
     def _role(self):

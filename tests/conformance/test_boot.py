@@ -18,6 +18,7 @@ import pytest
 from conformance.clusters import listeners, run_commands, served, three_brokers
 from conformance.kafka import Client, wait_until
 from coordinator_records import drawn, expiring_groups
+from effort import spared
 from golden_sets import truth, truth_topics, unpacked
 from tiered_sets import TieredSet
 
@@ -146,7 +147,7 @@ def test_the_newest_broker_serves_the_log_dir_of_2_8_and_groups_from_a_file(own_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["3.9.1", "4.0.1", "4.4.0"])
+@pytest.mark.parametrize("version", spared(["3.9.1", "4.0.1", "4.4.0"], 2))
 def test_brokers_of_other_releases_serve_the_log_dir_of_4_4(own_client, tmp_path, version):
     release = version.rpartition(".")[0]
     report = kafkalog.boot(unpacked("k44"), tmp_path / "out", release=release, nodes=listeners())
@@ -408,7 +409,7 @@ def test_two_boots_with_cleaner_and_retention_keep_every_byte(own_client, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.parametrize("seed", spared([1, 5], 2))
 def test_a_broker_loads_the_groups_that_boot_does_not_name(tmp_path, seed):
     rng = random.Random(seed)
     source = tmp_path / "log"

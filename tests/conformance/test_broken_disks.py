@@ -24,7 +24,7 @@ from kafkalog import format as kf
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 LEVELS = ("read_uncommitted", "read_committed")
-RELEASES = {"3.9.1": "3.9", "4.3.1": "4.3", "4.4.0": "4.4"}
+RELEASES = {"4.4.0": "4.4", "4.3.1": "4.3", "3.9.1": "3.9"}
 
 
 class Written(NamedTuple):
@@ -160,7 +160,7 @@ def own_client(tmp_path_factory):
         yield client
 
 
-@pytest.fixture(scope="module", params=spared(RELEASES, 2))
+@pytest.fixture(scope="module", params=spared(RELEASES, 3))
 def killed(request, own_client, tmp_path_factory):
     return kill_a_cluster(own_client, tmp_path_factory.mktemp("killed"), request.param)
 

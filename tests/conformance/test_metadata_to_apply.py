@@ -271,7 +271,7 @@ def ordinary(tmp_path_factory):
     return broker.log_dir, wanted
 
 
-@pytest.mark.parametrize("damage", spared(DAMAGES, 2))
+@pytest.mark.parametrize("damage", spared(DAMAGES, 3))
 def test_commands_of_a_damaged_metadata_log_make_what_is_left_of_it(damage, ordinary, tmp_path):
     source, wanted = ordinary
     shutil.copytree(source, tmp_path / "source")

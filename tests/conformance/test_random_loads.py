@@ -10,7 +10,7 @@ from conformance import loads
 from effort import trials
 
 SEED = int(os.environ.get("KAFKALOG_LOADS_SEED", "20261122"))
-N = int(os.environ.get("KAFKALOG_LOADS_N") or trials(400, 400))
+N = int(os.environ.get("KAFKALOG_LOADS_N") or trials(200, 400))
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 

@@ -77,11 +77,11 @@ def starts(folder, version):
 
 # at this level, no cluster has log dirs in its records, and 3.9 does not start with the two together
 _CASES = spared(
-    [(name, release) for name in SOURCES for release in BROKERS if (name, release) != ("an old level", "3.9")], 3
+    [(name, release) for name in SOURCES for release in BROKERS if (name, release) != ("an old level", "3.9")], 5
 )
 
 
-@pytest.mark.parametrize("release", BROKERS)
+@pytest.mark.parametrize("release", spared(BROKERS, 2))
 def test_no_broker_starts_with_a_record_that_no_earlier_one_allows(release, tmp_path, monkeypatch):
     folder = made("of 3.9", tmp_path, monkeypatch)
     assert starts(folder, BROKERS[release])

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 from conformance.jars import class_path, java
 from conformance.kafka import Broker, Client, free_ports, jvm
+from effort import spared
 
 import kafkalog
 from kafkalog.cli import main
@@ -127,7 +128,7 @@ def write(mount, layout, tmp_path, client):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to the users of images")
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", spared(LAYOUTS, 2))
 def test_a_volume_of_a_real_broker_is_booted_for_an_image(name, tmp_path, capsys):
     layout = LAYOUTS[name]
     mount, out, container = (tmp_path / part for part in ("volumes", "new", "container"))

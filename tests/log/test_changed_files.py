@@ -123,7 +123,7 @@ def test_a_log_that_is_cut_while_it_is_read_is_never_mixed(partition, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
-@pytest.mark.parametrize(("reader", "change"), spared(itertools.product(READERS, CHANGES), 2))
+@pytest.mark.parametrize(("reader", "change"), spared(itertools.product(READERS, CHANGES), 4))
 def test_a_log_that_is_cut_at_any_moment_is_never_mixed(partition, monkeypatch, reader, change):
     assert wrong_moments(partition, monkeypatch, READERS[reader], CHANGES[change], itertools.count()) == []
 

@@ -151,6 +151,6 @@ def test_a_verb_survives_what_a_broker_removes(root, monkeypatch, verb, change):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
-@pytest.mark.parametrize(("verb", "change"), spared(itertools.product(VERBS, [retire, merge, delete]), 2))
+@pytest.mark.parametrize(("verb", "change"), spared(itertools.product(VERBS, [retire, merge, delete]), 4))
 def test_a_verb_survives_what_a_broker_removes_at_any_moment(root, monkeypatch, verb, change):
     assert failures_at(root, monkeypatch, verb, change, itertools.count()) == []

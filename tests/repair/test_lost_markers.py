@@ -5,6 +5,7 @@ import random
 import shutil
 
 import pytest
+from effort import trials
 
 import kafkalog
 from kafkalog.cli import app
@@ -12,7 +13,7 @@ from kafkalog.repair.recovering.preflight import preflight
 from tests.support import golden_sets
 
 WORDS = "1 transaction marker (read_committed consumers wait for its transaction, or see its records differently)"
-EACH = pytest.mark.parametrize("n_cases", [1, pytest.param(12, marks=pytest.mark.slow)])
+EACH = pytest.mark.parametrize("n_cases", [1, pytest.param(trials(3, 12), marks=pytest.mark.slow)])
 NAMES = ("p-txn-now-0", "p-compact-txn-now-0")
 
 

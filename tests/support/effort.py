@@ -10,17 +10,17 @@ RANDOM = os.environ.get("KAFKALOG_RANDOM", "") not in ("", "0")
 """Whether Hypothesis draws new inputs; else those of a test depend on nothing but its source."""
 _TIMES = int(os.environ.get("KAFKALOG_THOROUGH") or 0)
 THOROUGH = _TIMES > 0
-_PART = 1 / 3 if _TIMES == 1 else _TIMES / 2
+_PART = 1 / 4 if _TIMES == 1 else _TIMES / 2
 """What a run takes of the inputs that a thorough one has."""
 
 
 def examples(n):
-    """Examples of a property: `n` with `KAFKALOG_THOROUGH=4`, a sixth in CI, a fiftieth in a plain run."""
+    """Examples of a property: `n` with `KAFKALOG_THOROUGH=4`, an eighth in CI, a fiftieth in a plain run."""
     return max(4, int(n * _PART / 2) if THOROUGH else n // 50)
 
 
 def trials(plain, thorough):
-    """Trials of a test each of which takes long: `thorough` with `KAFKALOG_THOROUGH=2`, a third in CI, or `plain`."""
+    """Trials of a test each of which takes long: `thorough` with `KAFKALOG_THOROUGH=2`, a quarter in CI, or `plain`."""
     return max(plain, int(thorough * _PART))
 
 
@@ -63,14 +63,17 @@ def n_counted():
 _taken = {"inputs": 0}
 
 
-def thinned(values, every):
-    """Parameters of a test, of which a plain run takes each `every`-th: the others are slow. Tuples hold several."""
+def thinned(values, every, spare=4):
+    """Parameters of a test, of which a plain run takes each `every`-th. The others are slow: CI takes one of `spare`.
+
+    Tuples hold several.
+    """
     parameters = []
     for number, value in enumerate(values):
         several = value if isinstance(value, tuple) else (value,)
         parameters.append(pytest.param(*several, marks=pytest.mark.slow if number % every else []))
     plain = [one for one in parameters if not one.marks]
-    return plain + spared([one for one in parameters if one.marks], 3)
+    return plain + spared([one for one in parameters if one.marks], spare)
 
 
 def spared(values, every):

@@ -569,7 +569,7 @@ def test_files_that_were_removed_from_a_file_system(tmp_path, make, block, progr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(examples(4)))
+@pytest.mark.parametrize("seed", range(trials(1, 4)))
 @pytest.mark.parametrize("name", ["k44", "k28", "k44_extra"])
 def test_files_of_real_brokers_that_were_removed_from_a_file_system(tmp_path, name, seed):
     if not all(map(shutil.which, ("mke2fs", "debugfs"))):

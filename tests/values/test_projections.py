@@ -16,7 +16,7 @@ import kafkalog
 from kafkalog.values.types import field_at
 
 pytestmark = pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
-HISTORIES = thinned(range(300), 150)
+HISTORIES = thinned(range(300), 150, spare=8)
 
 
 def at(array, path):
