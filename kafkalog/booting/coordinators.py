@@ -24,7 +24,7 @@ from kafkalog.records.columns import RecordColumns
 from kafkalog.system_topics.commits_file import Commit, commits_of
 from kafkalog.system_topics.coordinator_load import load_failures
 from kafkalog.system_topics.group_types import GROUP_TYPES
-from kafkalog.system_topics.groups import groups
+from kafkalog.system_topics.groups import groups, load_groups
 from kafkalog.system_topics.reading import AsOf
 from kafkalog.system_topics.replay import decoded_records
 from kafkalog.system_topics.transactions import Transaction, transactions
@@ -64,9 +64,9 @@ class CoordinatorState:
                 continue
             names = found.names.setdefault(topic, {}).setdefault(number, [])
             log_dir = LogDir(copy.path, limits=limits)
-            found.unloaded += load_failures(log_dir, damage=True)
             if topic == kf.CONSUMER_OFFSETS:
-                there = groups(log_dir)
+                there, unloaded = load_groups(log_dir, AsOf())
+                found.unloaded += [replace(one, damage=True) for one in unloaded]
                 found.findings += there.findings
                 names += [group.name for group in there]
                 found.commits += commits_of(there)
@@ -77,6 +77,7 @@ class CoordinatorState:
                         commits = commits_of([replace(group, offsets=offsets)])
                         found.expiring_commits.setdefault(number, []).extend(commits)
             else:
+                found.unloaded += load_failures(log_dir, damage=True)
                 known = transactions(log_dir, read_partitions=False)
                 found.findings += known.findings
                 names += [one.transactional_id for one in known if one.transactional_id is not None]

@@ -133,9 +133,9 @@ def _without_directory(
     found = []
     for topic in sorted(metadata.topic_ids):
         for number, assigned in metadata.partitions(topic).items():
-            key = kf.TopicPartition(topic, number)
-            if node_id in assigned.replicas and (name := str(key)) not in names:
-                found.append((name, key, assigned))
+            # a log dir may lack thousands: the name without a call
+            if node_id in assigned.replicas and (name := f"{topic}-{number}") not in names:
+                found.append((name, kf.TopicPartition(topic, number), assigned))
     return found
 
 
