@@ -34,6 +34,7 @@ from kafkalog.booting.staging import (
     judged,
     offsets_past_retention,
     stage,
+    with_futures,
 )
 from kafkalog.booting.topics import (
     RESTORES,
@@ -454,6 +455,8 @@ class _Boot:
             self._node_of |= {one.path: node.node_id for one in of_broker}
         if self._options.is_strict:
             _refuse_differing(self._plan(some) for some in copies.values() if len(some) > 1)
+        else:
+            self._add_futures(copies)
         for key, some in copies.items():
             if len(some) == 1:
                 self._wanted.append((some[0], self._node_of[some[0].path]))
@@ -474,6 +477,21 @@ class _Boot:
                 if (taken := kept.get(self._node_of[one.path], one)) is not one:
                     detail = f"left out: {taken.path} {BETTER}"
                     self._report.findings.add(Finding(Reason.PARTITION_TWICE, detail, path=str(one.path), damage=False))
+
+    def _add_futures(self, copies: dict[kf.TopicPartition, list[Copy]]) -> None:
+        """Let copies that a broker was making, to move a replica, fill what the others lost, on the node of that."""
+        ids = {} if self._metadata is None else self._metadata.topic_ids
+        for key in self._sources.futures.keys() & copies.keys():
+            some = copies[key]
+            copies[key] = with_futures(some, self._sources.futures[key], ids.get(key.topic), self._plan)
+            used = {str(one.path) for one in copies[key][len(some) :]}
+            for one in copies[key][len(some) :]:
+                near = next((other for other in some if other.root.node_id == one.root.node_id), some[0])
+                self._node_of[one.path] = self._node_of[near.path]
+            rows = self._report.findings.rows
+            self._report.findings.exchange(
+                [one for one in rows if one.reason is not Reason.LEFT_OUT or one.path not in used]
+            )
 
     def _plan(self, copies: Sequence[Copy]) -> PlannedCopies:
         return PlannedCopies.of(copies, self._limits, is_compacted=self._is_compacted(copies[0].key.topic))

@@ -197,8 +197,10 @@ class Sources:
     """Of partitions that no source has: what may have them, and what to do about it."""
     _apart: list[Path] = field(default_factory=list)
     """Directories that a broker has renamed and that are left out."""
+    futures: dict[kf.TopicPartition, list[Copy]] = field(default_factory=dict)
+    """Copies that a broker was making of partitions with another: no replicas, but they may have what that lost."""
     _futures: list[Copy] = field(default_factory=list)
-    """Copies that a broker was making: they count where there is no other."""
+    """All copies that a broker was making: they count where there is no other."""
 
     @classmethod
     def find(
@@ -279,6 +281,10 @@ class Sources:
         """Take the copies that a broker was making of partitions without another one that has segments."""
         lone = [one for one in self._futures if all(map(_is_bare, self.copies.get(one.key, ())))]
         self._apart += [one.path for one in self._futures if one not in lone]
+        for one in self._futures:
+            same = [other for other in self.copies.get(one.key, ()) if other.path == one.path]
+            if one not in lone and not same:
+                self.futures.setdefault(one.key, []).append(one)
         for one in lone:
             self._add_copy(one)
 

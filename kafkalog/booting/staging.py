@@ -32,7 +32,12 @@ from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
 from kafkalog.repair.rescue.plan import LogPlan
 from kafkalog.repair.rescue.replica import Replica, read_replica
 from kafkalog.repair.rescue.writing import PlanWriter
-from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata, read_leader_epochs
+from kafkalog.state.checkpoints import (
+    encode_checkpoint,
+    encode_partition_metadata,
+    known_topic_id,
+    read_leader_epochs,
+)
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.producers import parse_snapshot, read_snapshot, with_markers
 from kafkalog.state.transactions import TransactionReplay
@@ -318,6 +323,11 @@ class PlannedCopies:
         return found
 
     @property
+    def lacks_offsets(self) -> bool:
+        """Whether no copy has some offsets, or may have lost them."""
+        return bool(self.plan.holes) or any(one.reason is Reason.OFFSET_GAP for one in self.plan.findings)
+
+    @property
     def damage(self) -> Finding | None:
         """The first loss of a copy."""
         losses = (lost for replica in self.plan.replicas for lost in replica.losses)
@@ -361,6 +371,24 @@ class PlannedCopies:
             max(replica.last_epoch for replica in self.plan.replicas),
             open_transactions=[(one.producer_id, one.first_offset) for one in replay.open_transactions()],
         )
+
+
+def with_futures(
+    copies: list[Copy], futures: Iterable[Copy], topic_id: str | None, plan: Callable[[list[Copy]], PlannedCopies]
+) -> list[Copy]:
+    """The copies of a partition, and those that a broker was making of them, if these have what all others lost.
+
+    `topic_id` is that of the topic in the metadata; such a copy may be of an earlier topic of that name.
+    """
+    known = {topic_id, *(known_topic_id(one.path) for one in copies)} - {None}
+    same = [one for one in futures if not known or known_topic_id(one.path) in (None, *known)]
+    if not same or not (before := plan(copies)).lacks_offsets:
+        return copies
+    for one in same:
+        one.refuse_forbidden()
+    every = [*copies, *same]
+    offsets, more = (planned.plan.rows["first_offset"] for planned in (before, plan(every)))
+    return every if more.size > offsets.size and np.isin(offsets, more).all() else copies
 
 
 def _about_sources(plan: LogPlan, key: kf.TopicPartition) -> Iterator[Finding]:

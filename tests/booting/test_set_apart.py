@@ -235,3 +235,39 @@ def test_log_dirs_in_a_log_dir_are_advised_if_they_are_of_its_cluster(tmp_path, 
         assert (str(inner) in step) == is_same
         assert (str(inner / f"x-0.{SUFFIX}-delete") in step) == is_same
     assert kafkalog.preflight(disk).next[0].after == ""
+
+
+def damaged_move(tmp_path, lost, n, kind="future"):
+    """Two disks of a broker, of which it was moving a partition to the second one; the first has damage since."""
+    disk, _ = disk_with(tmp_path, kind, EXISTING)
+    moving = tmp_path / "second" / f"t-0.{SUFFIX}-{kind}"
+    moving.parent.mkdir()
+    identify(replica(tmp_path / "new", LOG[:n]), 0).rename(moving)
+    (tmp_path / "second" / "meta.properties").write_text((disk / "meta.properties").read_text())
+    for path in disk.glob(f"t-0.{SUFFIX}-*"):
+        path.rename(disk / "t-0")
+    (disk / kf.RECOVERY_POINT_CHECKPOINT).write_text("0\n1\nt 0 24\n")
+    for base in lost:
+        (disk / "t-0" / f"{base:020}.log").unlink()
+    return disk, moving
+
+
+@pytest.mark.parametrize(("lost", "n"), [((6,), 20), ((18,), 24), ((6, 18), 24), ((0,), 10), ((), 24), ((6,), 7)])
+def test_a_copy_that_a_broker_was_making_fills_what_the_other_lost(tmp_path, lost, n):
+    disk, moving = damaged_move(tmp_path, lost, n)
+    report = kafkalog.boot([moving.parent, disk], tmp_path / "out")
+    kept = {*range(24)} - {offset for base in lost for offset in range(max(base, n), base + 6)}
+    assert output_of(tmp_path / "out" / "data" / "t-0") == [ALL[offset] for offset in sorted(kept)]
+    assert report.ok == (len(kept) == 24)
+    (t,) = [one for one in report.topics if one.name == "t"]
+    assert t.replication_factor == 1
+    assert any(one.path == str(moving) and "left out" in one.detail for one in report.findings.rows) == (not lost)
+    assert kafkalog.boot([disk, moving.parent], tmp_path / "strict", dry_run=True, strict=not lost).ok == report.ok
+
+
+def test_a_copy_of_an_earlier_topic_fills_nothing(tmp_path):
+    disk, moving = damaged_move(tmp_path, (6,), 24)
+    identify(moving, 7)
+    report = kafkalog.boot([disk, moving.parent], tmp_path / "out")
+    assert output_of(tmp_path / "out" / "data" / "t-0") == [*ALL[:6], *ALL[12:]]
+    assert not report.ok
