@@ -112,7 +112,7 @@ def _kinds(hint: Any) -> Iterator[Any]:
 
 
 def _fits_by_type(value: object, hint: Any) -> bool:
-    """Whether all values of the type of one that fits do: of numbers, 0 and 1 may be flags; of text, some words."""
+    """Whether any value of the type is valid, so that no other needs a check: not if 0 and 1 alone are."""
     if type(value) in (int, str):
         return _fits(2 if type(value) is int else "", hint)
     return isinstance(value, (int, str, os.PathLike, NoneType))

@@ -227,7 +227,7 @@ def documented_keywords(function: FunctionType) -> list[str]:
 
 
 def _meant(name: str, value: object, known: Collection[str], owner: str) -> str:
-    """What to type instead of an unknown option; streams of rows have theirs in the call that made them."""
+    """What to type instead of an unknown option. A scan takes options in the call that makes it."""
     from kafkalog.words import has_text, meant_keyword, shown, unknown_keyword
 
     maker = {"Scan": "scan", "BatchScan": "batches"}.get(owner)

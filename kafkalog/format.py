@@ -29,6 +29,8 @@ RECORD_BATCH_OVERHEAD: Final = 61
 """Bytes of a v2 batch header, and so the size of an empty v2 batch."""
 MESSAGE_V0_OVERHEAD: Final = 14
 MESSAGE_V1_OVERHEAD: Final = 22
+LEAST_BATCH_BYTES: Final = LOG_OVERHEAD + MESSAGE_V0_OVERHEAD
+"""The size of the shortest batch or message."""
 MIN_RECORD_BYTES: Final = 7
 """The shortest v2 record: length, attributes, two deltas, two null lengths, no headers."""
 BATCH_SIZE: Final = 16_384
@@ -37,6 +39,7 @@ BATCH_SIZE: Final = 16_384
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
 NO_EPOCH: Final = -1
+MAX_OFFSET: Final = 2**63 - 1
 
 
 class Codec(IntEnum):
@@ -202,7 +205,6 @@ _TOPIC = re.compile(TOPIC_PATTERN)
 RENAMED_KINDS: Final = ("delete", "future", "stray")
 """Suffixes after ``-`` of partition directories that a broker has renamed (`LocalLog.logDirNameWithSuffix`)."""
 _SUFFIXED = re.compile(rf"(?P<name>.+)\.(?P<id>[^.]*)-(?P<kind>{'|'.join(RENAMED_KINDS)})")
-_MAX_OFFSET = 2**63 - 1
 
 
 class TopicPartition(NamedTuple):
@@ -273,7 +275,7 @@ def parse_base_offset(file_name: str) -> int | None:
     if not digits.isdecimal() or len(digits) > 20:
         return None
     offset = int(digits)
-    return offset if offset <= _MAX_OFFSET else None
+    return offset if offset <= MAX_OFFSET else None
 
 
 def offsets_of(names: Iterable[str], suffix: str) -> dict[str, int]:
@@ -296,7 +298,7 @@ def is_fatal_name(file_name: str) -> bool:
         return False
     text = file_name.partition(".")[0]
     sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
-    return not digits.isdecimal() or not -_MAX_OFFSET - 1 <= int(sign + digits) <= _MAX_OFFSET
+    return not digits.isdecimal() or not -MAX_OFFSET - 1 <= int(sign + digits) <= MAX_OFFSET
 
 
 def segment_file_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:

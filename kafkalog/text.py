@@ -130,7 +130,7 @@ def first_names(names: Sequence[object], most: int = 8) -> str:
 
 
 def offset_range(start: object, end: object) -> str:
-    """A range of offsets, or of other numbers, whose end is not in it; None, of what is not known, is a question mark.
+    """Format a range of offsets or other numbers without its end; a question mark stands for an unknown bound.
 
     >>> offset_range(0, 10), offset_range(5, None)
     ('0..10', '5..?')
@@ -155,7 +155,7 @@ def number_ranges(numbers: Sequence[int], most: int = 8) -> str:
 
 
 def iso_seconds(timestamp: int | None) -> str:
-    """Format milliseconds as UTC in whole seconds; ``-`` for None and -1, which are no times.
+    """Format milliseconds as UTC in whole seconds; ``-`` for None and -1.
 
     >>> iso_seconds(0), iso_seconds(None), iso_seconds(253402300800000)
     ('1970-01-01T00:00:00Z', '-', '10000-01-01T00:00:00Z')

@@ -527,7 +527,7 @@ class Lead(NamedTuple):
 
 @cache
 def rows(table: str) -> Sequence[str]:
-    """The rows; one goes on in lines that are indented."""
+    """The rows of a table; indented lines continue a row."""
     return re.sub(r" *\n +", " ", table.strip().replace("\\\n", "\n")).split("\n")
 
 
@@ -603,7 +603,7 @@ def unknown_keyword(name: str, known: Collection[str], value: object = None) -> 
 
 
 def _place(name: str, known: Collection[str], value: object) -> str | None:
-    """What to type for an option about the place of the files, of a function that does not have it."""
+    """The call to type instead of an option about the place of files, for a function without it."""
     if name in ("filesystem", "fs") and not isinstance(value, (dict, str, type(None))):
         return "pass kafkalog.location(url, filesystem=filesystem) as the path"
     if name not in ("tiered", "tiered_keys", "storage_options", "filesystem") or name in known:
@@ -829,7 +829,7 @@ def unknown_attribute(value: object, name: str) -> str:
 
 
 def _named_part(value: Any, name: str, known: Collection[str], of_parts: Collection[str]) -> str | None:
-    """The call for a table, a topic or an attribute of each part, whose name was taken for an attribute."""
+    """The call to type where the name of a table, a topic or an attribute of each part was used as an attribute."""
     if "tables" in known and name in value.tables:
         return f"tables[{name!r}], or to_pandas({name!r})"
     if "set_apart" in known:
@@ -858,7 +858,7 @@ def unknown_of_class(kind: type, name: str) -> str:
 
 
 def _part(name: str, names: Collection[str]) -> str | None:
-    """A name, its singular, or what it is a sum of, if it is among some."""
+    """The known name that a name stands for: itself, its singular, or the name without ``total_``."""
     spellings = (name, re.sub(r"ies$", "y", name), name.removesuffix("s"), name.removeprefix("total_"))
     return next((one for one in spellings if one in names), None)
 

@@ -71,10 +71,11 @@ from kafkalog.state.cluster_image import BROKER, ClusterMetadata
 from kafkalog.state.properties import encode_properties
 from kafkalog.storage.atomic import closest_parent
 from kafkalog.storage.output_paths import check_outside, copy_ownership, give_ownership
+from kafkalog.storage.own_names import ORIGIN_NAME
 from kafkalog.storage.room import check_room
 from kafkalog.storage.staging import StagedDirectory, scratch_directory, staged_directory
 from kafkalog.survey.losses import Lost
-from kafkalog.survey.origins import ORIGIN_NAME, encode_origin, known_losses
+from kafkalog.survey.origins import encode_origin, known_losses
 from kafkalog.system_topics.commits import is_expired
 from kafkalog.system_topics.commits_file import Commit, read_commits_file
 from kafkalog.system_topics.coordinator_load import with_load_failures
@@ -505,7 +506,7 @@ class _Boot:
         path = str(planned.leader.path)
         for note in dict.fromkeys(planned.notes):
             is_repeated = not is_joined and note.path == path and note.n_records is not None
-            # the plan knows whether its topic is compacted: what it calls a hole, other files prove
+            # the plan knows whether the topic is compacted, so a hole that it reports is a loss
             is_hole = note.damage and bool(note.n_records)
             if not is_repeated:
                 is_tiered = self._is_tiered(planned.leader)

@@ -21,9 +21,10 @@ from kafkalog.state.checkpoints import encode_offset_checkpoint, parse_topic_id
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_directory
 from kafkalog.system_topics.commits_file import Commit
+from kafkalog.text import MILLISECONDS
 from kafkalog.writing.partition_writer import PartitionWriter, Producer
 
-_DAY_MS: Final = 86_400_000
+_DAY_MS: Final = MILLISECONDS["d"]
 _N_ORDERS: Final = 400
 """Of each partition, over two days."""
 _FRUIT: Final = ("apple", "banana", "cherry", "pear", "plum")

@@ -132,7 +132,7 @@ class Copy:
 
     @cached_property
     def names(self) -> list[str]:
-        """What is in its directory, by one listing."""
+        """The names in the directory, from one listing."""
         return Listing(self.path).names
 
     def refuse_forbidden(self) -> None:
@@ -141,7 +141,7 @@ class Copy:
 
     @property
     def log_start_offset(self) -> int:
-        """Where it begins, by its first segment and the checkpoint of its log dir."""
+        """The log start offset, by the first segment and the checkpoint of the log dir."""
         return log_start(self.root.offsets(kf.LOG_START_OFFSET_CHECKPOINT).get(self.key), self.first_base_offset)
 
     @property
@@ -177,7 +177,7 @@ class Copy:
 
     @cached_property
     def topic_id(self) -> str | None:
-        """From its `partition.metadata`; raises `SidecarError` if that is malformed."""
+        """The topic id in `partition.metadata`; raises `SidecarError` if that is malformed."""
         return read_topic_id(self.path)
 
 

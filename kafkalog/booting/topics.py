@@ -363,7 +363,7 @@ def _topic_id(name: str, copies: Sequence[Copy], evidence: Evidence, options: To
         if differ or options.is_strict:
             detail += f". Leave it out. {ACCEPTED.format(name, other)}"
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=copy.path)
-        # no other copy is there
+        # there is no other copy
         evidence.note(Finding(Reason.UNPROVEN, f"{detail}, or the file is wrong; it is taken", path=str(copy.path)))
     if known is not None:
         return known, "cluster metadata"
@@ -497,7 +497,7 @@ def _find_missing(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, o
 
 
 def _other_disks(topic: str, numbers: Sequence[int], evidence: Evidence) -> str:
-    """What may have partitions of a topic: here, or by the metadata log disks that are not among the sources."""
+    """The disks that may have partitions of a topic: sources, and others that the metadata log names."""
     here = [text for number in numbers if (text := evidence.elsewhere.get(kf.TopicPartition(topic, number)))]
     if here:
         return "".join(here[:_MOST_ELSEWHERE])

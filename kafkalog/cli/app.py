@@ -103,7 +103,7 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
         title="commands", metavar="COMMAND", dest="command", parser_class=cast("type[Parser]", parser_of)
     )
     for name, summary in SUMMARIES.items():
-        # a command's module imports what it works with, so that all of them would take longer than `ls`
+        # importing the modules of all commands would take longer than running `ls`
         if argv is None or name in argv:
             _add(commands, name, importlib.import_module(MODULES[name]))
         else:

@@ -179,7 +179,7 @@ def _of_record(word: str) -> list[str]:
 
 
 def _advice_of(lead: Lead, typed: Sequence[str]) -> Advice:
-    """What a lead says, with what was typed; the rest of what was typed goes to its first command line, if it fits."""
+    """The advice for a word of another tool, with the typed paths and topics in its first command line, if they fit."""
     line = _written(f"kafkalog {lead.line} PATH" if lead.is_same else lead.line, typed)
     line, typed = _shell_of_metadata(line, typed)
     asked = _grouped(_timed(line, typed), typed)
@@ -245,7 +245,7 @@ _AGES: Final = "--older-than --days --hours --keep-days --max-age --age --before
 
 
 def _age(option: str, value: str) -> str | None:
-    """The time before which something is older than what was typed; None if that is none."""
+    """The time that an age such as ``3d`` stands for; None if the value is no age."""
     from kafkalog.parsing import meant_time
 
     return meant_time(with_unit(option, value))
@@ -356,7 +356,7 @@ offset registry tier snapshot
 
 
 def _without_verb(rest: Sequence[str], lead: Lead, known: Collection[str]) -> list[str]:
-    """What follows a noun, without a verb next to it that was understood."""
+    """The arguments after a noun, without a verb that was understood as part of the command."""
     if rest and not is_path(rest[0]):
         verb = plain(rest[0])
         if verb in _VERBS or verb in LISTING_VERBS or commands().get(verb) == lead or lead.line == verb:
@@ -391,7 +391,7 @@ def _compound_lead(name: str, known: Collection[str]) -> str | Lead | None:
         verb_is_known = parts[0] in {*_VERBS, *LISTING_VERBS} or command_lead(parts[0]) or parts[0] in known
         for part in parts:
             if part.removesuffix("s") in _NOUNS.split() and not verb_is_known:
-                continue  # what to do with it is not known
+                continue  # an option without a meaning here
             if part in known or f"{part}s" in known:
                 return part if part in known else f"{part}s"
             if lead := command_lead(part):

@@ -1,4 +1,4 @@
-"""What there is in place of an unknown option or command: those about the same, or else all of them."""
+"""Names the options or commands that are similar to an unknown one, or else all of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ENDINGS: Final = re.compile(r"(?:ing|ed|s)$|(?<=.{4})(?:ies|ied|es|e|y)$")
 
 
 class Alternatives(NamedTuple):
-    """What there is in place of an option."""
+    """The options to name in place of an unknown one."""
 
     text: str
     lines: Sequence[str]
@@ -39,7 +39,7 @@ class Alternatives(NamedTuple):
 def alternatives(
     name: str, parser: argparse.ArgumentParser, usual: Sequence[str], whole: Callable[[], argparse.ArgumentParser]
 ) -> Alternatives:
-    """What a command, and the others, have in place of an option that is unknown.
+    """Find the options of this command, and of others, to name in place of an unknown one.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def alternatives(
 
 
 def commands_in_place_of(name: str) -> Alternatives:
-    """What there is in place of an unknown command: those whose summary has a word of it, and all of them by job."""
+    """The commands to name in place of an unknown one: those whose summary has a word of it, or all of them by job."""
     lines = [f"  {job + ':':<12}{' '.join(names)}" for job, names in JOBS.items()]
     for word in _words(name):
         texts = SUMMARIES.items()
@@ -98,7 +98,7 @@ def _commands_by_option(whole: Callable[[], argparse.ArgumentParser]) -> dict[st
 
 
 def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """The parsers of commands below a parser, those with commands of their own without themselves."""
+    """Yield the parsers of all commands below a parser that have no commands of their own."""
     below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not below:
         yield parser

@@ -69,7 +69,7 @@ class Misuse(SystemExit):
         return () if self.advice is None else self.advice.lines
 
     def text(self, line: Sequence[str] | None) -> str:
-        """The message; `line` has the arguments that work, of those of the advice."""
+        """The message; `line` has the arguments of the advice that work, if any."""
         from kafkalog.cli.leads import left_out
         from kafkalog.cli.typed import LINE, shown
 
@@ -100,7 +100,7 @@ class Parser(argparse.ArgumentParser):
         self._negative_number_matcher = re.compile(r"-\d+(?:[a-z]+|\.\d+)?$")
 
     def need_one(self, alternatives: Any, others: Sequence[str]) -> None:
-        """Require one of some options, of others, or ``--dry-run``, if the options are required or there are others."""
+        """Require one option of a group or of `others`, or ``--dry-run``."""
         if alternatives.required or others:
             alternatives.required = False
             own = ["/".join(action.option_strings) for action in alternatives._group_actions]
@@ -131,7 +131,7 @@ class Parser(argparse.ArgumentParser):
         raise Misuse(message, self.prog, advice)
 
     def _without_value(self, option: str) -> Advice | None:
-        """What is meant by an option that takes names, without any: all of them, as in scripts of Kafka."""
+        """The meaning of an option for names that has none: all names, as in Kafka's scripts."""
         from kafkalog.cli.typed import LINE, Advice
 
         others = [word for word in self._given if word not in (option, *self._short(option))]
@@ -146,7 +146,7 @@ class Parser(argparse.ArgumentParser):
         return self._option_string_actions[option].option_strings
 
     def _taken_path(self) -> str:
-        """The end of the message about a missing argument: what took it as a value, or the command that was meant."""
+        """The end of the message about a missing argument: the option that took it, or the command that was meant."""
         for option, value in itertools.pairwise(self._given):
             if option.startswith("-") and os.path.isdir(value):
                 return f"; {option} took {value} as its value: put it first, or give {option} a value"

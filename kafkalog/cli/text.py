@@ -132,7 +132,7 @@ _MOST_NAMES: Final = 20
 
 
 def names_line(state: str, names: Sequence[str]) -> list[str]:
-    """Return a line that lists partitions in a state, to be found again in a long report; none if there are none."""
+    """Return a line that lists the partitions in a state, for long reports; no line without any."""
     if not names:
         return []
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""

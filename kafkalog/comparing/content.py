@@ -182,7 +182,7 @@ def check_fields(ignore: Sequence[Field] | None) -> list[Field]:
 
 
 def _content(database: Database, names: tuple[str, str], counts: Sequence[int]) -> TopicContent:
-    """What the pairs of a topic show."""
+    """The result for a topic, from the records that were paired."""
     ((n_same, n_moved),) = database.run(
         "select count(*) filter (not is_moved), count(*) filter (is_moved) from pairs"
     ).fetchall()

@@ -142,7 +142,7 @@ class Database:
             raise WriteError(Reason.WRITE_FAILED, f"the temporary directory: {error}", path=self._home) from error
 
     def _noting(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches; keeps the error of one that cannot be read."""
+        """Yield batches; keep the error of a batch that cannot be read."""
         try:
             yield from batches
         except BaseException as error:

@@ -61,7 +61,7 @@ select partition, digest, gap, coalesce(a.n, 0) as na, coalesce(b.n, 0) as nb
 from (select partition, digest, gap, count(*) as n from {a_rows} group by all) a
 full join (select partition, digest, gap, count(*) as n from {b_rows} group by all) b using (partition, digest, gap)
 """
-# what is not paired between anchors is paired anywhere
+# records without a partner between the anchors may have one elsewhere
 _LEFT: Final = """
 select r.i, r.partition, r."offset", r.digest, row_number() over (partition by r.digest order by r.i) as k
 from {rows} r join {counts} c using (partition, digest, gap)
@@ -126,7 +126,7 @@ def _fill(database: Database, name: str, query: str, n_parts: int, **tables: str
 
 
 def _keep_longest_runs(database: Database) -> None:
-    """Of anchors in another order on both sides, keep the most that are in the same."""
+    """Keep the longest run of anchors that are in the same order on both sides."""
     run = database.run
     for (partition,) in run("select distinct partition from anchors where is_mixed order by all").fetchall():
         query = "select ai, bi from anchors where is_mixed and partition = $partition order by ai"

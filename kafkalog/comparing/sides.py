@@ -76,7 +76,7 @@ def pair_topics(a: Sequence[str], b: Sequence[str], wanted: Sequence[str] | None
 
 
 def _alike(a: Sequence[str], b: Sequence[str]) -> dict[str, str]:
-    """Topics of which one ends in a dot and the name of the other, and no other one does.
+    """Pairs of topics of which one is a prefix, a dot and the name of the other, if no other topic is.
 
     A topic that the other side has under its own name is no copy of another one.
     """

@@ -30,7 +30,7 @@ Certainty = Literal["exact", "bounded", "impossible"]
 
 @dataclass(frozen=True, slots=True)
 class TranslatedOffset(JsonFields):
-    """A committed offset, and where the group goes on in the other topic."""
+    """A committed offset, and the offset in the other topic at which the group continues."""
 
     group: str
     topic: str
@@ -409,7 +409,7 @@ def _follow_same_ends(database: Database, bounds: Sequence[_Bounds]) -> None:
 
 @dataclass(slots=True)
 class _Bounds:
-    """Where a group may go on in a partition."""
+    """The bounds of the offset at which a group may continue in a partition."""
 
     number: int
     """Of the group."""
@@ -456,7 +456,7 @@ class _Bounds:
             self.why = "the group has read past the end of the log here: it may read later records there again"
 
     def add_again(self, n_again: int, n_sent: int, last: int | None) -> None:
-        """Add records that are read again: partners of what the group has read, and what is there once more."""
+        """Add records that the group reads again: partners of records that it has read, and duplicates."""
         self.n_again = n_again + n_sent
         if last is not None:
             self.latest = max(self.latest, last + 1)

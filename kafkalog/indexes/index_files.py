@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def max_index_entries(log_bytes: int) -> int:
-    """At most one entry per batch, and one that a roll or close adds to the time index."""
+    """Return the largest number of entries: one per batch, and one that a roll or close adds to the time index."""
     # no batch of any format is shorter than a v0 message, so no log of this size has more batches
-    return log_bytes // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2
+    return log_bytes // kf.LEAST_BATCH_BYTES + 2
 
 
 class HasBatches(Protocol):
-    """What a `Segment` has of its batches."""
+    """A segment, as far as its batches are concerned."""
 
     base_offset: int
 

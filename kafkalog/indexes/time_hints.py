@@ -35,7 +35,7 @@ AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex)
 
 
 class IndexedSegment(Protocol):
-    """What is used of a `Segment`."""
+    """The attributes of a `Segment` that are used here."""
 
     base_offset: int
     has_base_offset: bool

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from kafkalog import format as kf
 from kafkalog._kernels.columns import make_objects
+from kafkalog.records.byte_columns import OUTSIDE_COLUMN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,4 +117,4 @@ def _fill_objects(array: pa.Array, values: npt.NDArray[np.object_]) -> None:
         places.astype(np.int64, copy=False), bytes_, None if valid is None else valid.view(np.uint8), values
     )
     if done != n:
-        raise ValueError("a value does not lie within the bytes of its column")
+        raise ValueError(OUTSIDE_COLUMN)

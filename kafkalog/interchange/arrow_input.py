@@ -218,7 +218,7 @@ class ColumnReader:
             array = array.view(pa.int64())
         values, valid = integer_values(array, source, first_row)
         if valid is not None:
-            # what lies under a null may be any number
+            # the value at a null may be any number
             values = np.where(valid, values, 0)
         values = self._milliseconds(values, unit, source, first_row)
         return values if valid is None else np.where(valid, values, kf.NO_TIMESTAMP)

@@ -1,4 +1,4 @@
-"""Arrow streams: what gives one, and any Arrow-compatible object opened as one, for `arrow_input`.
+"""Arrow streams: a base for objects that export one, and any Arrow-compatible object opened as one.
 
 Such objects come from pyarrow, pandas, Polars, DuckDB or a scan, or are a dict of arrays. The contents of the batches
 are not checked here.

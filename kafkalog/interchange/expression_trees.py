@@ -146,7 +146,7 @@ def _metadata(schema: pa.Schema) -> Iterator[tuple[str, str]]:
 
 
 def comparison_of(call: Call) -> tuple[Node, str, Node] | None:
-    """What is compared, how, and with what: a literal is the last one. None for another function."""
+    """The sides of a comparison and its operator, with a literal on the right; None for other functions."""
     if call.function not in _OPERATIONS:
         return None
     (one, other), operation = call.arguments, _OPERATIONS[call.function]

@@ -306,7 +306,7 @@ def _is_wider(known: pa.DataType, seen: pa.DataType) -> bool:
 
 
 def evolved_schema(known: pa.Schema, seen: pa.Schema, *, widens: bool = False) -> pa.Schema:
-    """The columns that exist, and after them new ones; see `evolved`."""
+    """The schema of a table after an append: its columns, then the new ones; see `evolved`."""
     at = {field.name: field for field in seen}
     fields = [
         one.with_type(evolved(one.type, at[one.name].type, widens=widens)) if one.name in at else one for one in known
@@ -509,7 +509,7 @@ def _struct(array: pa.Array, to: pa.DataType, report: Report, path: Path, target
     kind, valid, n = array.type, validity(array), len(array)
 
     def within(where: Path, what: str, counts: Counts) -> None:
-        # what lies under a null is no value
+        # the number at a null has no meaning
         if valid is not None:
             counts = np.where(valid, counts, 0)
         if counts.any():

@@ -287,7 +287,7 @@ def read_json_rows(stream: BinaryIO, options: TextOptions) -> Iterator[pa.Record
 
 
 def _json_row_column(role: str, cells: list[Any], column: SourceColumn, options: TextOptions) -> pa.Array:
-    """What supplies a part of the record of each row."""
+    """The function that returns a part of the record of each row."""
     if role == "key":
         options.check_key(len(cells) - cells.count(None))
         if options.is_key_decoded:
@@ -605,7 +605,7 @@ def _csv_json(values: pa.Array, column: SourceColumn, *, is_text: bool) -> pa.Ar
 def _csv_row_columns(
     batch: pa.RecordBatch, roles: Mapping[str, str], where: Callable[[int], str], options: TextOptions
 ) -> dict[str, pa.Array]:
-    """What supplies the record of a row, each with its role in the name, and the other columns as text."""
+    """The columns of a row that are part of its record, by role, and the other columns as text."""
     made = {}
     for role, name in roles.items():
         values, column = batch.column(name), SourceColumn(name, where)
@@ -667,7 +667,7 @@ def _is_printed_back(text: str) -> bool:
 
 
 def rows_of_text(batch: pa.RecordBatch, tokens: Collection[str]) -> pa.RecordBatch:
-    """The columns of records in rows of CSV, and `JSON_ROW`; the cells of `tokens` are JSON as they stand."""
+    """The columns of records in rows of CSV, and `JSON_ROW`; cells of the columns in `tokens` are JSON already."""
     made, fields = {}, {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if name.startswith(_TYPED):

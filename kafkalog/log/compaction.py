@@ -110,7 +110,7 @@ def was_cleaned(
 def _told_by_segments(
     rows: Sequence[Density], end: int, cleaned: int, is_lost: bool | None, *, is_known: bool
 ) -> bool | None:
-    """What the segments tell, as `is_compacted`; `is_lost` is the answer if nothing was compacted.
+    """Whether the topic is compacted, by the segments alone; `is_lost` is the answer if none was compacted.
 
     The cleaner has come to `cleaned`; `is_known` tells that its checkpoint says so.
     """

@@ -26,7 +26,7 @@ def replaced_names(names: Iterable[str], swap_ends: Mapping[str, int]) -> dict[s
     """
     ranges = [(kf.parse_base_offset(name) or 0, end) for name, end in swap_ends.items()]
     start, stop = min(ranges, default=(0, 0))[0], max((end for _, end in ranges), default=0)
-    renamed = {name.removesuffix(kf.SWAP_SUFFIX) for name in swap_ends}
+    renamed = {final_name(name) for name in swap_ends}
     replaced = {}
     for name in names:
         offset = kf.parse_base_offset(name)
@@ -36,6 +36,11 @@ def replaced_names(names: Iterable[str], swap_ends: Mapping[str, int]) -> dict[s
             is_covered = name in renamed or any(base <= offset < end for base, end in ranges)
             replaced[name] = REPLACED if is_covered else BETWEEN_SWAPS
     return replaced
+
+
+def final_name(name: str) -> str:
+    """The name of a file once a `.swap` is complete."""
+    return name.removesuffix(kf.SWAP_SUFFIX)
 
 
 class Directory(Listing):

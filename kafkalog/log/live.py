@@ -65,7 +65,7 @@ def polled(read: Callable[[], Found], seconds: float = PAUSE_SECONDS) -> Iterato
 
 
 def settle(segment: Segment, error: KafkalogError) -> Fate:
-    """What another process did to a segment that cannot be read, by another listing of its directory.
+    """Find out what another process did to a segment that cannot be read, by listing its directory again.
 
     "retired": retention deleted it, and all segments before it. "merged": the log cleaner put its records into an
     earlier one. "cut": the log was truncated or repaired. "replaced", "removed": so was its partition. "damaged": none

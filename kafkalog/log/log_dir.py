@@ -341,7 +341,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition], metaclass=html.
                     detail = f"not read: it has segments, but {_NO_NAME}; name it to read them"
                     self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(path), damage=False))
                 continue
-            # what reads for somebody must not be led to files outside of what was named
+            # do not follow links out of the paths that were named: others may have made them
             if entry.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(resolved):
                 target = os.path.realpath(path)
                 detail = f"a link out of the log dir is not followed; name its target, {target}, to read it"
@@ -641,7 +641,7 @@ def _by_kind() -> dict[str, list[Place]]:
 
 
 def is_empty_disk(path: Place) -> bool:
-    """Whether a directory has nothing of a partition, though its name is like that of one: a disk may be called disk-3.
+    """Whether a directory named like a partition has no file of one: a disk may be called disk-3.
 
     In a log dir, it is a partition whose files are gone.
     """

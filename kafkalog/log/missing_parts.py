@@ -33,8 +33,6 @@ Numbers = npt.NDArray[np.int64]
 
 _MOST_CUTS: Final = 8
 """An index that needs more cuts to fit is of another log."""
-_LEAST_BYTES: Final = 26
-"""The smallest batch, a message of v0 without key and value: entries that are moved by less are damaged."""
 _MOST_DISTANCES: Final = 256
 """Batches before that of an entry which may have begun the append that the entry is for."""
 
@@ -176,7 +174,7 @@ class _Proof:
         self._gone, self._gone_at = offset[is_gone], position[is_gone]
 
     def parts(self, was_cleaned: Callable[[], bool | None]) -> MissingParts | None:
-        """The parts that the entries prove; None for none."""
+        """The missing parts that the index entries prove; None if they prove none."""
         rows = self._rows
         regions = self._regions() if rows.last.size else None
         places = None if regions is None else self._places(regions)
@@ -260,7 +258,7 @@ class _Proof:
         """The jumps between two regions that may be a cut; none if nothing is cut there, None for a contradiction."""
         low, high = self._bounds(before, after)
         moved = 0 if after is None else after.distance - (0 if before is None else before.distance)
-        if 0 < moved < _LEAST_BYTES:
+        if 0 < moved < kf.LEAST_BATCH_BYTES:  # less than a batch: the entries are damaged
             return None
         if moved and not self._rows.follows[low + 1 : high + 1].all():
             return jumps[:0]  # damage, which has findings, moved the entries

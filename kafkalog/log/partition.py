@@ -421,7 +421,7 @@ class Partition(ReadMethods, metaclass=PublicType):
 
     @cached_property
     def _files(self) -> FilesWithoutLog:
-        """Of all names in the directory; none if it is gone."""
+        """The listing of the directory; an empty one if it is gone."""
         return FilesWithoutLog(Listing.or_empty(self.path).names)
 
     def effective(self, selection: Selection, *, include_deleted: bool = False) -> Selection:

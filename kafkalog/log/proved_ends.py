@@ -28,7 +28,7 @@ class ProvedEnd(NamedTuple):
     """The offset after the one in its last entry."""
 
 
-def proved_ends(segment: Segment, end: int, next_base_offset: int = 2**63 - 1) -> list[ProvedEnd]:
+def proved_ends(segment: Segment, end: int, next_base_offset: int = kf.MAX_OFFSET) -> list[ProvedEnd]:
     """The ends that the indexes of a segment prove past `end`, where its `.log` ends, and before the next segment.
 
     A damaged entry proves nothing: the position of an offset entry must be at or past the end of the file, and the time

@@ -193,7 +193,9 @@ def log_position_of(number: int, position: int) -> int:
 _FIRST_WINDOW_BYTES = 2**16
 
 
-def join_outside(pieces: list[SegmentRange], base_offset: int, next_base_offset: int = 2**63 - 1) -> list[SegmentRange]:
+def join_outside(
+    pieces: list[SegmentRange], base_offset: int, next_base_offset: int = kf.MAX_OFFSET
+) -> list[SegmentRange]:
     """Join parts that begin at an offset outside the names of their segment and the next one with the part before."""
     joined = pieces[:1]
     for one in pieces[1:]:

@@ -22,7 +22,7 @@ from kafkalog.log.searching.odd_offsets import odd_end_error, odd_last
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.header import MAGIC_END, BatchHeader
-from kafkalog.records.header_walk import walk
+from kafkalog.records.header_walk import WINDOW_AFTER_DAMAGE, walk
 from kafkalog.records.readers.batch_reader import walk_checked
 from kafkalog.state.leader_epochs import new_epochs
 from kafkalog.state.producers import with_markers
@@ -212,7 +212,7 @@ class _Windows:
             self.unnoticed = self.unnoticed or error_finding
             self.is_disordered |= int(lone.batches.last_offset[0]) <= previous
             position, previous = int(lone.batches.next_position[0]), int(lone.batches.last_offset[0])
-            first_window = _WINDOW_BEHIND_DAMAGE  # more such batches may follow: do not read far ahead
+            first_window = WINDOW_AFTER_DAMAGE  # more such batches may follow: do not read far ahead
             yield lone
 
     def _odd_end(self, window: Window, previous: int) -> Finding | None:
@@ -256,7 +256,7 @@ class _Windows:
             return None
         # Kafka reads every magic above 2 as v2; Java reads a byte above 127 as negative, so as a v1 message
         magic = min(header.magic, 1) if header.is_message else 2
-        if total < (kf.RECORD_BATCH_OVERHEAD if magic == 2 else _LEAST_BYTES):
+        if total < (kf.RECORD_BATCH_OVERHEAD if magic == 2 else kf.LEAST_BATCH_BYTES):
             return None
         data: Bytes = source.window(position, position + total)
         accepted = data.copy()
@@ -336,8 +336,6 @@ def _refusal(segment: Segment, batch: BatchTable, reason: Reason) -> Finding:
     )
 
 
-_LEAST_BYTES = 26
-_WINDOW_BEHIND_DAMAGE = 2**16
 _UNREADABLE_HEADERS = frozenset(
     {
         Reason.SIZE_NEGATIVE,

@@ -11,7 +11,7 @@ from kafkalog.storage.location import Place
 
 
 def same_clusters(log_dirs: Iterable[Place]) -> list[list[Place]]:
-    """Group log dirs by cluster; those of which nothing tells it are in the first group."""
+    """Group log dirs by cluster; those whose cluster is not known are in the first group."""
     by_id: dict[str, list[Place]] = {}
     unknown, given = [], [*log_dirs]
     for path in given:

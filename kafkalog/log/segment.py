@@ -179,14 +179,7 @@ class Segment(ReadMethods, metaclass=PublicType):
         """
         memory_map = False if self.memory_map == "auto" and self.is_last else self.memory_map
         source = open_source(self.path, memory_map=memory_map, was_there=self._was_there, identity=self.directory)
-        if source.size > self.limits.max_segment_bytes:
-            source.close()
-            raise LimitExceededError(
-                Reason.SEGMENT_TOO_LARGE,
-                f"{source.size} bytes, max_segment_bytes is {self.limits.max_segment_bytes}",
-                path=self.path,
-                length=source.size,
-            )
+        checked_size(source, self.limits)
         if self.part is not None:
             self._end_at(self.part, source)
         return source
@@ -238,7 +231,7 @@ class Segment(ReadMethods, metaclass=PublicType):
         return Witnesses(index, following if self.has_base_offset else None, frozenset(ends))
 
     def _checkpointed_ends(self) -> Iterator[int]:
-        """What checkpoints of the log dir have as the end of the log; a broker that stops writes where it ends."""
+        """The ends of the log in the checkpoints of the log dir; a broker writes the end when it stops."""
         directory = self.path.absolute().parent
         named = kf.parse_partition_directory(directory.name)
         if named is not None and named.kind is None:
@@ -550,3 +543,12 @@ _READ_BYTES: Final = 2**26
 def is_last_segment(path: Place, base_offset: int | None) -> bool:
     """Whether no later segment is in the same directory, so that a torn tail is normal."""
     return base_offset is None or Directory.or_empty(path.absolute().parent).base_after(base_offset) is None
+
+
+def checked_size(source: ByteSource, limits: Limits) -> ByteSource:
+    """The source of a segment; raises LimitExceededError, and closes it, if it is larger than `max_segment_bytes`."""
+    if source.size > limits.max_segment_bytes:
+        source.close()
+        detail = f"{source.size} bytes, max_segment_bytes is {limits.max_segment_bytes}"
+        raise LimitExceededError(Reason.SEGMENT_TOO_LARGE, detail, path=source.path, length=source.size)
+    return source

@@ -482,7 +482,7 @@ class _SegmentPass:
         )
 
     def _offsets_of(self, number: int) -> tuple[int, int | None]:
-        """Where the offsets of a segment begin, or of the part that this reader has, and where those of a part end."""
+        """The first offset of a segment, or of the part that this reader has, and the end offset of a part."""
         planned, segment = self._planned, self._segments[number]
         begin = segment.base_offset if segment.part is None else segment.part.first_offset
         return begin, planned.cut_at if planned is not None and number == len(self._segments) - 1 else None

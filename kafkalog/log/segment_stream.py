@@ -34,7 +34,15 @@ from kafkalog.log.searching.resync import INSIDE
 from kafkalog.log.searching.resynchroniser import Resynchroniser
 from kafkalog.records.batch_table import HIDDEN, BatchTable, RecordRun, Window, valid_crcs
 from kafkalog.records.header import BatchHeader, claims_of
-from kafkalog.records.header_walk import LINKED, WINDOW_BYTES, intact_batch_at, search_batches, walk, window_of
+from kafkalog.records.header_walk import (
+    LINKED,
+    WINDOW_AFTER_DAMAGE,
+    WINDOW_BYTES,
+    intact_batch_at,
+    search_batches,
+    walk,
+    window_of,
+)
 from kafkalog.records.readers.batch_reader import BatchReader, walk_checked, walk_with
 from kafkalog.storage.location import Place
 from kafkalog.storage.source import ByteSource
@@ -206,7 +214,7 @@ class SegmentStream:
                 if position is None:
                     return
                 # continue in small windows: more damage is likely nearby
-                self._first_window_bytes = _WINDOW_BEHIND_DAMAGE
+                self._first_window_bytes = WINDOW_AFTER_DAMAGE
         self.previous = max(self.previous, self._returned_to)
         self.end_offset = max(self.previous + 1, segment.base_offset)
 
@@ -287,7 +295,7 @@ class SegmentStream:
 
     @property
     def _walk_on(self) -> Callable[..., Iterator[Window]]:
-        """The walk that reads on: where batches may be copies of others, one that shows each."""
+        """The walk that continues after damage: one batch at a time where batches may be copies of others."""
         is_among_copies = self.previous < self._returned_to or (self._lost and self._originals.passed_over)
         return walk if is_among_copies else self._walk
 
@@ -372,7 +380,7 @@ class SegmentStream:
                 return self._pass_over(error, batch)
         first = self.previous + 1
         behind, last = where, self._last_position
-        if last is not None and not self.segment.is_batch_at(self.source, last, 2**63 - 1):
+        if last is not None and not self.segment.is_batch_at(self.source, last, kf.MAX_OFFSET):
             # The batch before this one is damaged too. Its length led here, so this position may be wrong.
             behind = last
             self.previous = self._before_last  # the offset of a damaged batch proves nothing
@@ -442,7 +450,7 @@ class SegmentStream:
         return replace(found, n_markers=n_markers)
 
     def _end_of_loss(self, where: int, first: int, position: int | None) -> tuple[int | None, HeaderEnd | None]:
-        """The offset after what damage may have held, up to a position or the end, and the batch that says so there."""
+        """The offset after the last record that damaged bytes may have held, and the batch that proves it."""
         if position is not None:
             return first_offset_at(self.source, position, self.segment.limits), None
         if self.segment.next_base_offset is not None:
@@ -544,7 +552,7 @@ class SegmentStream:
             return replace(finding, detail=detail, base_offset=first, last_offset=last)
         end = min(
             self._end_of_gap(behind, following, self.previous + 2 + last - first),
-            max(self.segment.next_base_offset or 2**63 - 1, self.previous + 1),
+            max(self.segment.next_base_offset or kf.MAX_OFFSET, self.previous + 1),
         )
         is_marker = bool(batch.is_control[0] and batch.is_transactional[0] and batch.records_count[0])
         n, most = int(batch.n_user_records[0]), end - self.previous - 1
@@ -578,6 +586,3 @@ def with_bytes(source: ByteSource, window: Window) -> Window:
     if window.records is not None and not window.data.size:
         window = window._replace(data=window_of(source, window.start, window.batches.end_position))
     return window._replace(records=None)
-
-
-_WINDOW_BEHIND_DAMAGE = 2**16

@@ -1,4 +1,4 @@
-"""What a log dir has of partitions under other names: directories that a broker has renamed, and archives.
+"""Finds partitions under other names in a log dir: directories that a broker has renamed, and archives.
 
 A renamed directory (`-delete`, `-future`, `-stray`) may hold the only copy of a partition. Whether its topic still
 exists is known by the topic id, which no two topics share: a deleted topic must not come back unasked.

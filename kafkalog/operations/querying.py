@@ -212,7 +212,7 @@ class Querying:
 
     @property
     def n_undecoded(self) -> int:
-        """How many values, and fields of others, that queries have read did not decode."""
+        """How many values, and fields of decoded values, that queries have read did not decode."""
         return self._passes.n_undecoded
 
     def _tables_of(self, query: str) -> dict[str, str | None]:
@@ -304,7 +304,7 @@ class Querying:
         return Scan(self.log_dir, **options), errors
 
     def _formats_of(self, topic: str, context: str | None) -> dict[str, str]:
-        """What the keys and values of a topic's first records seem to be; none for bytes."""
+        """The likely formats of keys and values, by a topic's first records; empty for bytes."""
         source = in_context(read_schemas(self.log_dir), context) if SCHEMAS_TOPIC in self.log_dir.topics else None
         found = {name: format_of(values, source) for name, values in self._first_of(topic).items()}
         return {name: one for name, one in found.items() if one is not None}
@@ -342,7 +342,7 @@ class Querying:
         elif "Parser Error" in line and re.search(r'near "[-.]', line):
             line += '. Put topic names with hyphens or dots in double quotes, such as "orders-eu"'
         elif self._mixed and re.search("VARCHAR|Could not convert string", line):
-            line += f". {several_types(min(self._mixed), 'Compare it with a number, text or a boolean')}"
+            line += f". {several_types(min(self._mixed))}"
         return line
 
 
@@ -429,7 +429,7 @@ class QueryResult(ArrowStream):
 
     @property
     def n_undecoded(self) -> int:
-        """How many values, and fields of others, did not decode in the columns that the query read. They are null."""
+        """How many values, or fields of values, in the columns of the query are null since they did not decode."""
         return self._querying.n_undecoded
 
 

@@ -25,11 +25,13 @@ from kafkalog.operations.verifying.verify import iter_verify, verify
 from kafkalog.state.checkpoints import encode_offset_checkpoint
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.state.producers import parse_snapshot
+from kafkalog.storage.copying import COPY_BYTES
 from kafkalog.storage.location import AnyPath, Location, is_url
+from kafkalog.storage.own_names import ORIGIN_NAME
 from kafkalog.storage.room import check_room
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.next_steps import NextStep, boot_step, free_name, needs_boot
-from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
+from kafkalog.survey.origins import encode_origin
 from kafkalog.system_topics.remote_log import RemoteSegment
 from kafkalog.text import counted, offset_range
 from kafkalog.tiered.joined import Joined, JoinedStore, tiered_location
@@ -40,7 +42,6 @@ FaultKind = (
     | Literal["orphan", "unfinished", "deleting"]
     | Literal["replaced", "below_start", "leftover", "unknown_file"]
 )
-_COPY_BYTES: Final = 2**23
 _NONE: Final = 2**63
 _OF_HOLES: Final = (Reason.INDEX_TRANSACTION, Reason.TRANSACTION_OUTCOME, Reason.OPEN_TRANSACTION, Reason.EPOCH_ORDER)
 """What follows from missing records in the segments after them: transactions that begin or end there."""
@@ -209,7 +210,7 @@ def _fault(kind: FaultKind, detail: str, copy: Copy, last: int | None = None, **
 
 
 def _faults_of(joined: Joined, store: JoinedStore) -> Iterator[StorageFault]:
-    """What names, sizes and the metadata topic tell of a partition."""
+    """The faults of a partition that names, sizes and the metadata topic show."""
     linked = {id(link.copy) for link in joined.links}
     segments: dict[str, RemoteSegment] = {}
     deleted: Mapping[str, RemoteSegment] = {}
@@ -336,7 +337,7 @@ def _is_fault(finding: Finding) -> bool:
 
 
 def _wrong_state(copy: Copy, epochs: list[tuple[int, int]], last: int) -> Iterator[StorageFault]:
-    """Of a copy, the producer snapshot and the leader epochs, which local files hide from readers."""
+    """The faults of a copy's producer snapshot and leader epochs, which readers take from local files."""
     try:
         if kf.PRODUCER_SNAPSHOT_SUFFIX in copy.sizes():
             with copy.open(kf.PRODUCER_SNAPSHOT_SUFFIX) as source:
@@ -457,8 +458,8 @@ def write_partitions(
 def _copy_file(source: Location, staged: StagedDirectory, name: str, progress: Callable[[int], object]) -> None:
     with source.open() as opened, staged.create(name) as file:
         opened.plan(0, opened.size)
-        for start in range(0, opened.size, _COPY_BYTES):
-            data = opened.window(start, min(start + _COPY_BYTES, opened.size))
+        for start in range(0, opened.size, COPY_BYTES):
+            data = opened.window(start, min(start + COPY_BYTES, opened.size))
             file.write(data)
             opened.release(data, start)
             progress(data.size)

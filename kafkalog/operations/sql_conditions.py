@@ -79,7 +79,7 @@ def typed_query(connection: duckdb.DuckDBPyConnection, query: str, tables: Mappi
     if not any(paths for columns in tables.values() for paths in columns.values()):
         return query
     tree = json.loads(_value(connection, "select json_serialize_sql(?::varchar)", query))
-    if tree.get("error"):  # DuckDB says it better, or it is no select
+    if tree.get("error"):  # no select, or an error that DuckDB explains better
         return query
     typing = _Typing(connection)
     for statement in tree["statements"]:
@@ -226,7 +226,7 @@ class _Typing:
     def _literal(self, column: str, node: Tree) -> Any:
         """The value that a condition compares with, as JSON holds it."""
         if _has_columns(node):
-            raise ConditionError(several_types(column, "Compare it with a number, text or a boolean"))
+            raise ConditionError(several_types(column))
         tree = json.loads(_value(self._connection, "select json_serialize_sql('select 0')"))
         tree["statements"][0]["node"]["select_list"] = [node]
         value = _value(self._connection, _text_of(self._connection, tree))
@@ -265,7 +265,7 @@ def _json(literal: object) -> str:
     return str(literal) if isinstance(literal, Decimal) else json.dumps(literal)
 
 
-def several_types(field: str, how: str) -> str:
+def several_types(field: str, how: str = "Compare it with a number, text or a boolean") -> str:
     """The text of an error about a field with values of several types; `how` says how to compare it."""
     return (
         f"{field} has values of several types, as JSON text. {how}, or take its text with {field} ->> '$', or its"

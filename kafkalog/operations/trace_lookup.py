@@ -40,7 +40,6 @@ from kafkalog.storage.files import size_of
 from kafkalog.text import counted, iso_milliseconds
 
 _LISTINGS: Final = 4
-_END: Final = 2**63 - 1
 _EMPTY: Final = "the log is empty"
 
 
@@ -194,7 +193,7 @@ def trace_offset(partition: Partition, offset: int) -> Trace:
 
     Source: LocalLog.read, LogSegment.translateOffset, Kafka 4.3.
     """
-    if not 0 <= offset <= _END:
+    if not 0 <= offset <= kf.MAX_OFFSET:
         raise ValueError(f"offset {offset}: offsets are from 0 to 2**63 - 1")
     return _listed_again(partition, lambda one: _trace_offset(one, offset))
 

@@ -24,6 +24,7 @@ from kafkalog.text import counted
 _INLINE: Final = 12
 """Bytes of a value that a view has itself."""
 _MOST_INT32: Final = 2**31 - 1
+OUTSIDE_COLUMN: Final = "a value does not lie within the bytes of its column"
 _MOST_NAMES: Final = 20
 
 _set: Final = object.__setattr__
@@ -377,7 +378,7 @@ class BinaryColumn(_Strings):
         data = np.empty(int(offsets[-1]), np.uint8)
         bytes_, places = np.ascontiguousarray(self.data), np.ascontiguousarray(self.offsets, np.int64)
         if kernels.gather(places, bytes_, rows, offsets, data) != rows.size:
-            raise ValueError("a value does not lie within the bytes of its column")
+            raise ValueError(OUTSIDE_COLUMN)
         return BinaryColumn(offsets, data, None if self.validity is None else self.validity[rows])
 
     @classmethod
@@ -635,7 +636,7 @@ def fixed_size_bytes(values: npt.NDArray[Any]) -> Bytes | None:
 
 
 def held_bytes(array: npt.NDArray[Any]) -> int:
-    """Bytes of memory of an array; one that repeats a value, such as that of topics, has it once."""
+    """Bytes of memory of an array; an array that repeats one value, such as a topic, holds it once."""
     return array.itemsize if 0 in array.strides and array.size else array.nbytes
 
 

@@ -40,6 +40,7 @@ MAX_RATIO: Final = {kf.Codec.GZIP: 1032, kf.Codec.SNAPPY: 22, kf.Codec.LZ4: 256,
 
 _SLACK = 64 * 1024
 _ZSTD_MAX_WINDOW = 2**27
+ZSTD_NEEDS_V2: Final = "zstd came with message format v2"
 _CHUNK = 64 * 1024
 
 
@@ -186,7 +187,7 @@ def decompress_into(
             _lz4(arena, data, limits.max_decompressed_bytes, magic)
         elif codec == kf.Codec.ZSTD:
             if magic < 2:
-                raise CorruptionError(Reason.LEGACY_CODEC, "zstd came with message format v2")
+                raise CorruptionError(Reason.LEGACY_CODEC, ZSTD_NEEDS_V2)
             _zstd(arena, data, limits.max_decompressed_bytes)
         else:
             raise unknown_codec(codec)

@@ -19,7 +19,15 @@ import numpy as np
 import zstandard
 
 from kafkalog import format as kf
-from kafkalog.records.codecs import LZ4_MAGIC, XERIAL_MAGIC, Arena, Compression, as_array, header_checksum
+from kafkalog.records.codecs import (
+    LZ4_MAGIC,
+    XERIAL_MAGIC,
+    ZSTD_NEEDS_V2,
+    Arena,
+    Compression,
+    as_array,
+    header_checksum,
+)
 
 XERIAL_BLOCK: Final = 32 * 1024
 LZ4_BLOCK: Final = 64 * 1024
@@ -44,7 +52,7 @@ def compressor(compression: Compression, *, magic: int = 2) -> Compress:
         frame = _LZ4_FRAMES[min(magic, 1)]
         return partial(_lz4_fast, frame) if level == _LZ4_FAST else partial(_lz4_high, frame, level)
     if magic < 2:
-        raise ValueError("zstd came with message format v2")
+        raise ValueError(ZSTD_NEEDS_V2)
     return partial(_zstd, _zstd_encoder(level))
 
 

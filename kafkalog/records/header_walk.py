@@ -41,6 +41,8 @@ from kafkalog.storage.source import Bytes, ByteSource, is_padding
 
 WINDOW_BYTES: Final = 2**22
 """Bytes read at a time: small enough to stay in a core's cache until its records are decoded."""
+WINDOW_AFTER_DAMAGE: Final = 2**16
+"""Bytes read first after damage, where more may follow."""
 
 _FETCHED_BYTES: Final = 15 * 2**17  # a check that needs few bytes must not fetch many
 _MIN_WINDOW = 64  # more than the 17 bytes up to and including the magic
@@ -351,7 +353,7 @@ def claims_up_to(source: ByteSource, position: int, stop: int, limits: Limits) -
     A batch whose size field alone is wrong is whole: a write that did not end has no correct checksum.
     """
     size = stop - position
-    if not kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD <= size <= limits.max_batch_bytes:
+    if not kf.LEAST_BATCH_BYTES <= size <= limits.max_batch_bytes:
         return None
     data = window_of(source, position, stop)
     whole = data.copy()
@@ -373,7 +375,7 @@ def intact_headers_at(source: ByteSource, position: int, max_bytes: int) -> Batc
 
 def batch_at(source: ByteSource, position: int, max_bytes: int, previous_offset: int = -1) -> tuple[Window | None, int]:
     """Return the batch that `walk` finds at a position, if there is one, and the number of bytes read."""
-    least = kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD
+    least = kf.LEAST_BATCH_BYTES
     if not 0 <= position <= source.size - least:
         return None, 0
     data = window_of(source, position, position + least)

@@ -169,7 +169,7 @@ def _message_set(
     batches: BatchTable, row: int, arena: Arena, start: int, limits: Limits, path: str | None
 ) -> list[npt.NDArray[Any]]:
     # room for the maximum number of messages in this many bytes
-    n_most = (arena.used - start) // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD)
+    n_most = (arena.used - start) // kf.LEAST_BATCH_BYTES
     capacity = min(n_most, limits.max_records_per_batch)
     offset, timestamp = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     timestamp_type = np.empty(capacity, np.int8)

@@ -86,7 +86,7 @@ class ReplicaDiff(JsonFields):
 
     @property
     def continues(self) -> Side | None:
-        """The replica that goes on where the other ends; None if both end there, or if they differ."""
+        """The longer replica, which continues where the other ends; None if both end there, or if they differ."""
         if self.offset is not None or self.end_offset_a == self.end_offset_b:
             return None
         return "a" if self.end_offset_a > self.end_offset_b else "b"
@@ -278,7 +278,7 @@ def _truncation(replicas: tuple[Partition, Partition], ends: tuple[int, int]) ->
 
 
 def truncate(follower: list[tuple[int, int]], end: int, leader: LeaderEpochs, leader_end: int) -> int:
-    """The offset at which a follower's log (up to `end`) ends once it has truncated to what the leader has, too."""
+    """The offset at which a follower's log (up to `end`) ends after it has truncated to match the leader's."""
     while True:
         known = [(epoch, start) for epoch, start in follower if start < end]
         if not known:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog import format as kf
+from kafkalog.log.directory import final_name
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.state.checkpoints import known_properties
 from kafkalog.storage.atomic import StrPath, remove_file, sync_directory
@@ -60,7 +61,7 @@ class PartitionOutput:
 
 @dataclass(slots=True)
 class Placement:
-    """Where the changes to a log dir or a partition go, as a caller says it; raises ValueError for a contradiction.
+    """The place of changed files that a caller asks for: an output, or in place. Raises ValueError for a contradiction.
 
     Once entered, makes the outputs of partitions, and writes the files of the log dir itself.
     """
@@ -344,8 +345,8 @@ class InPlaceOutput(PartitionOutput):
 
     def _ordered(self) -> list[list[Move]]:
         # a `.swap` is removed last if its copy gets the final name: until that is in place, only it holds the records
-        swaps = [one for one in self._removed if one.endswith(kf.SWAP_SUFFIX) and _final_name(one) in self._put]
-        logs = [one for one in self._removed if _final_name(one).endswith(kf.LOG_SUFFIX) and one not in swaps]
+        swaps = [one for one in self._removed if one.endswith(kf.SWAP_SUFFIX) and final_name(one) in self._put]
+        logs = [one for one in self._removed if final_name(one).endswith(kf.LOG_SUFFIX) and one not in swaps]
         logs.sort(reverse=self._removes_last_first)
         others = [name for name in self._removed if name not in {*logs, *swaps}]
         indexes = [name for name in self._put if name.endswith(kf.INDEX_SUFFIXES)]
@@ -390,7 +391,7 @@ class Swapped(InPlaceOutput):
 
     def _like(self, name: str) -> Path:
         """The segment that a new one replaces."""
-        return self._directory / _final_name(name)
+        return self._directory / final_name(name)
 
     def _ordered(self) -> list[list[Move]]:
         new = sorted(self._put, key=lambda name: not name.endswith(kf.LOG_SUFFIX + kf.SWAP_SUFFIX))
@@ -399,11 +400,6 @@ class Swapped(InPlaceOutput):
             [Move(name, "take") for name in self._removed],
             [Move(name, "swap") for name in new],
         ]
-
-
-def _final_name(name: str) -> str:
-    """The name of a file once a `.swap` is complete."""
-    return name.removesuffix(kf.SWAP_SUFFIX)
 
 
 class _NoFile(contextlib.AbstractContextManager["_NoFile"]):

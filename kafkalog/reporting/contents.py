@@ -237,7 +237,7 @@ class Contents:
             self.findings.n_damage += verified.n_more_findings
             for lost in verified.losses:
                 row = lost.as_dict()
-                del row["n_intact"]  # what cannot be read is not intact
+                del row["n_intact"]  # batches that cannot be read are not intact
                 self.row("losses", **row)
             partition = partitions.pop(verified.path, None)
             if partition is None or _is_removed(partition):

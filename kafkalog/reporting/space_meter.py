@@ -17,8 +17,9 @@ from kafkalog import format as kf
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place
+from kafkalog.text import MILLISECONDS
 
-_DAY_MS: Final = 86_400_000
+_DAY_MS: Final = MILLISECONDS["d"]
 _NO_DAY: Final = "no timestamp"
 NO_BATCH: Final = "no batch"
 _SMALL: Final = 1024

@@ -97,7 +97,7 @@ class WhatIf:
 
 
 class Runs:
-    """Where runs of batches are, of which some are sampled; a run has at least `run_bytes`."""
+    """Positions of runs of batches with at least `run_bytes` each, some of which are sampled."""
 
     def __init__(self, run_bytes: int) -> None:
         self._run_bytes = run_bytes

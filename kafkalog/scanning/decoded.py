@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanOptions, Conditions | None]:
-    """The formats that `decode` gives, the options of a scan of bytes, and the filters on what is made of these."""
+    """Return the formats of `decode`, the options for a scan of bytes, and the filters on decoded values."""
     formats, filters = parse_decode(with_formats(options.get("decode"), options) or None), options.get("filters")
     read = fields_read(filters) if is_expression(filters) else None
     if not formats and not any(name.startswith(HEADER_FIELD) for name in read or ()):

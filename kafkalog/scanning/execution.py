@@ -327,7 +327,7 @@ class Pass:
         is_by_header = has_timestamps and segment.is_in_memory
         if not names or not selection.is_range or selection.include_control or is_by_header:
             return self._header_reader(selection, has_names=names is not None)
-        # the one who asks reads, too; one more, so that the threads read while it makes Arrow of a window
+        # the caller decodes, too: with one more window, threads stay busy while it makes record batches
         n_ahead = query.threads if query.threads > 1 else 0
         records = RecordReader(
             self._window_options(partition, segment, selection, names, form, n_ahead, has_timestamps),
@@ -354,7 +354,7 @@ class Pass:
         n_ahead: int,
         has_timestamps: bool,
     ) -> WindowOptions:
-        """What is read of the records of a segment, and in how large pieces."""
+        """How the records of a segment are read: which columns, and how large the windows are."""
         query, fields = self.query, None
         is_committed = query.isolation_level == "read_committed"
         # record batches are made at once if nobody has to look at their records

@@ -40,7 +40,7 @@ class OrderedPool:
     def __init__(self, threads: int, name: str = "kafkalog", *, caller_works: bool = False) -> None:
         self._n_others, self._name, self._caller_works = threads - caller_works, name, caller_works
         self._queue: SimpleQueue[Pending[Any]] = SimpleQueue()
-        # one for each call that a thread is to make, False to end; an executor makes a future of each, which costs 4 %
+        # True for each call to make, False to end the thread; the futures of an executor would cost 4 %
         self._calls: SimpleQueue[bool] = SimpleQueue()
         self._threads: list[Thread] = []
 

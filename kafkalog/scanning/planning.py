@@ -286,7 +286,7 @@ class _Planner:
                 if partition.segments[number].error is not None:
                     continue
                 pieces = self._cut_segment(partition.segments[number], one, low, high)
-                # what a name says of the batches at both ends needs the batches next to them
+                # to judge the first and last batch by the segment's name, their neighbours are needed
                 named = [two.base_offset for two in partition.segments[number : number + 2]]
                 pieces = join_outside(pieces, *named)
                 after = ranges[number + 1] if number + 1 < len(ranges) else None

@@ -290,11 +290,11 @@ class Query:
 
     @property
     def of_plan(self) -> Filter | None:
-        """What rules out records of a plan, and with `latest` partitions: their records have to be known."""
+        """The query by which a plan excludes records; with `latest`, it excludes only partitions."""
         return self.filter if self.filter is None or self.latest is None else self.filter.about(PLACE)
 
     def of_keys(self, partition: Partition) -> Query:
-        """What tells which records of a partition are the latest: all records whose keys are wanted."""
+        """The query that finds the latest records of a partition: all records whose keys are wanted."""
         has_key = Term.of("key", "is not null")
         # the last record of a key may lie outside the wanted range, and then the key has none in it
         wanted = (self.filter or Filter(((),))).about((*PLACE, "key"), has_key)

@@ -186,7 +186,7 @@ class Scan(ArrowStream):
 
     @property
     def n_undecoded(self) -> int:
-        """How many values, and fields of others, did not decode in the last pass; they are null (see `decode`)."""
+        """How many values, or fields of values, the last pass could not decode; they are null (see `decode`)."""
         return 0 if self._last is None else self._last.n_undecoded
 
     def without_undecoded(self) -> Scan:

@@ -10,9 +10,10 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from kafkalog import format as kf
+from kafkalog.errors import OnCorruption
 from kafkalog.parsing import is_to_end, parse_duration, parse_milliseconds
 from kafkalog.read_methods import with_remote_segments
 from kafkalog.scanning.options import RecordOptions
@@ -158,7 +159,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         decode=decode,
         planning={
             "isolation_level": options.choice("kafka.isolation.level", ISOLATION_LEVELS, "read_uncommitted"),
-            "on_corruption": options.choice("onCorruption", ("raise", "stop", "skip"), "raise"),
+            "on_corruption": options.choice("onCorruption", get_args(OnCorruption), "raise"),
             "task_bytes": options.n_bytes("taskBytes", TASK_BYTES),
             "min_tasks": options.number("minPartitions"),
             "max_records": options.number("maxRecordsPerPartition"),

@@ -116,7 +116,7 @@ def leading_metadata(
     others = [one for one, _ in known if one != place]
     filled = read_cluster_metadata(place, others=others, **options) or leading
     first = min((gap.base_offset or 0 for gap in filled.gaps), default=0)
-    # what is missing here may be in a snapshot there
+    # the snapshots of another log dir may have the records that are missing here
     whole = [one for one in known if filled.gaps and one[1].is_complete and one[1].end_offset > first]
     if not whole:
         return place, filled, ""

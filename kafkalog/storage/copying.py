@@ -18,7 +18,8 @@ from kafkalog.storage.files import open_source
 from kafkalog.storage.location import Place, local_path
 from kafkalog.storage.staging import StagedDirectory, StagedFile, staged_file
 
-_WINDOW_BYTES: Final = 2**23
+COPY_BYTES: Final = 2**23
+"""Bytes read at a time where a file is copied."""
 _CANNOT_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS})
 
 
@@ -50,8 +51,8 @@ def _copy(path: Path, file: StagedFile, size: int | None, progress: Callable[[in
         is_cloned = end > 0 and file.clone(path, end)
         if is_cloned:
             progress(end)
-        for start in range(0, 0 if is_cloned else end, _WINDOW_BYTES):
-            stop = min(start + _WINDOW_BYTES, end)
+        for start in range(0, 0 if is_cloned else end, COPY_BYTES):
+            stop = min(start + COPY_BYTES, end)
             window = source.window(start, stop)
             file.write(window)
             source.release(window, start)

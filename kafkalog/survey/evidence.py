@@ -196,7 +196,7 @@ def is_tiered(partition: Partition) -> bool:
     return metadata is not None and metadata.is_tiered(topic)
 
 
-def ends_of(partition: Partition, contents: SegmentContents, next_base_offset: int = 2**63 - 1) -> list[ProvedEnd]:
+def ends_of(partition: Partition, contents: SegmentContents, next_base_offset: int = kf.MAX_OFFSET) -> list[ProvedEnd]:
     """The ends that the indexes of a segment prove past its last batch; see `proved_ends`."""
     segment = _segment_of(partition, contents)
     return [] if segment is None else proved_ends(segment, contents.end_offset, next_base_offset)

@@ -188,7 +188,7 @@ def _at_most(n_records: int | None, n_offsets: int) -> int | None:
 
 
 def _order(lost: Lost) -> tuple[bool, int, bool, bool, int]:
-    """By offset; of several with the same first offset, what says where they end comes last."""
+    """A key to sort losses by offset. With equal first offsets, a loss whose end is known comes last."""
     first, end = lost.first_offset, lost.end_offset
     return first is None, first or 0, lost.reason is Reason.LOG_END_MISSING, end is None, end or 0
 

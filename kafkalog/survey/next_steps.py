@@ -135,7 +135,7 @@ class _Disk:
         return [str(path) for path, listing in some if unnamed_segments(path, listing)]
 
     def restored_first(self) -> tuple[list[str], list[str], list[str]]:
-        """What a boot does not find under its name: compressed segments, archives, directories that fsck has moved."""
+        """Files that a boot would not find: compressed segments, archives, directories that fsck has moved."""
         files = list[str]()
         for path, listing in self.partitions.items():
             if path.parent == self.path:
@@ -230,7 +230,7 @@ def _set_apart(disks: Sequence[_Disk]) -> tuple[list[str], bool]:
 
 def _booted_name(disks: Sequence[_Disk]) -> tuple[str, str]:
     """A new directory next to one of these log dirs, on a disk with room for a boot of all; what to do if none has."""
-    from kafkalog.storage.room import lacking_room, logs_in, unwritable  # what it asks is Linux's
+    from kafkalog.storage.room import lacking_room, logs_in, unwritable  # which uses functions of Linux
 
     copies: dict[str, list[list[tuple[Place, int]]]] = {}
     for path, listing in (pair for disk in disks for pair in disk.partitions.items()):

@@ -20,10 +20,10 @@ from typing import Any, Final, NamedTuple
 from kafkalog.errors import MISSING, Certainty, Finding, KafkalogError, Reason
 from kafkalog.storage.files import read_file, stamp_of
 from kafkalog.storage.location import Place, is_url, parent_of
+from kafkalog.storage.own_names import MERGE_REPORT, ORIGIN_NAME, SALVAGE_REPORT
 from kafkalog.survey.losses import Lost
 
-ORIGIN_NAME: Final = "origin.json"
-_REPORTS: Final = ("salvage.json", "merge.json", ORIGIN_NAME)
+_REPORTS: Final = (SALVAGE_REPORT, MERGE_REPORT, ORIGIN_NAME)
 _KNOWN: Final = "This loss is known: the command that made this output has reported it"
 _MAX_BYTES: Final = 2**28
 
@@ -150,7 +150,7 @@ def _lost(row: Mapping[str, Any], path: str) -> Iterator[Lost]:
 
 
 def _extents(row: Mapping[str, Any]) -> dict[tuple[int, int | None], Mapping[str, Any]]:
-    """What a report says of the offsets that an output lacks, each once."""
+    """The lost offsets in a report on an output, each range once."""
     plan = row.get("plan")
     holes = plan.get("holes") if isinstance(plan, dict) else None
     gaps = [one for one in row.get("ranges") or () if isinstance(one, dict) and one.get("source") is None]

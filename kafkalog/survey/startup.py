@@ -21,7 +21,7 @@ VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "unreadable", "loses", "d
 SegmentAction = Literal["kept", "recovered", "split", "cut", "emptied", "deleted", "cleaned"]
 Retention = Literal["retention.ms", "retention.bytes"]
 Kind = Literal["offset", "time", "txn", "snapshot", "epochs", "topic_id"]
-Change = Literal["new", "changed", "same", "removed"]
+Change = Literal["new", "changed", "removed", "same"]
 
 
 @dataclass(frozen=True, slots=True)

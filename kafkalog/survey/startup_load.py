@@ -158,7 +158,7 @@ class LoadPlan:
 
         Source: LogLoader.recoverLog, LogSegments.values, Kafka 4.3.
         """
-        if not self.is_unclean or self.recovery_point == 2**63 - 1:
+        if not self.is_unclean or self.recovery_point == kf.MAX_OFFSET:
             return None
         # the segment that holds the recovery point is recovered from its start
         return max((base for base in self.bases if base <= self.recovery_point), default=self.bases[0])
@@ -169,7 +169,7 @@ class LoadPlan:
         The segment of the largest offset never is: the range that a broker asks for ends before it.
         Source: LogLoader.recoverLog, Kafka 4.3.
         """
-        return self.unflushed_from is not None and self.unflushed_from <= base_offset < 2**63 - 1
+        return self.unflushed_from is not None and self.unflushed_from <= base_offset < kf.MAX_OFFSET
 
     @cached_property
     def lone(self) -> dict[int, str]:

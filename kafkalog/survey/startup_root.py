@@ -100,7 +100,7 @@ def root_problems(
     listed = [one for root in roots for one in _listed(root, directories)]
     found += _unnamed(listed, roots)
     found += _duplicates(listed)
-    # one log dir less is the end of a broker that has no other, or whose metadata log is there
+    # a broker stops without its only log dir, or without the one that has its metadata log
     with_metadata = [root for root in roots if has_metadata_log(root)]
     failed = {Path(one.path).parent for one in found if one.effect == "log dir offline"}
     is_last = not set(roots) - failed and not (_is_second_disk(roots) and not config.log_dirs)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class GroupType(NamedTuple):
-    """What the types of groups differ in; what only one of them has is where its records are applied."""
+    """A type of groups, with the ways in which types differ. The code that applies its records has the rest."""
 
     prefix: str
     """Of its record types in `__consumer_offsets`; "" for classic groups, which have one, `GroupMetadata`."""

@@ -243,7 +243,7 @@ def _times(times: Iterable[int | None], missing: int) -> npt.NDArray[np.int64]:
 
 
 def _unread(group: Group) -> tuple[CommittedOffsets, slice] | None:
-    """Where the offsets of a group are that nobody has asked for yet."""
+    """The columns and rows of a group's offsets that have not been turned into objects yet."""
     return None if "offsets" in vars(group) else group._committed
 
 
@@ -545,7 +545,7 @@ class _Loader:
 
 
 def _decoded(name: str, data: bytes) -> dict[str, Any]:
-    """What a classic member said; nothing if it is not of the consumers' protocol."""
+    """The metadata that a member of a classic group sent; empty if it is not of the consumers' protocol."""
     try:
         return decode_member(name, data)
     except MessageError:

@@ -40,7 +40,7 @@ Report = Callable[[Finding], None]
 
 
 class StateList(Advised, ReportList[Item]):
-    """What topics say, as a list.
+    """Objects read from internal topics, as a list.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from kafkalog._kernels.replay import LastRows
 from kafkalog.errors import Finding, Reason
-from kafkalog.format import CONSUMER_OFFSETS, TopicPartition
+from kafkalog.format import CONSUMER_OFFSETS, ControlRecordType, TopicPartition
 from kafkalog.log.log_dir import LogDir
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.framing import InternalRecord, decode_record
@@ -27,7 +27,7 @@ from kafkalog.records.columns import Column, RecordColumns
 from kafkalog.storage.source import Bytes
 from kafkalog.system_topics.reading import OF_TRANSACTIONS, AsOf, Report, TopicRecords, listed, read_records, read_topic
 
-_COMMIT: Final = 1
+_COMMIT: Final = int(ControlRecordType.COMMIT)
 _INLINE_BYTES: Final = 12
 """Byte strings up to this size are in their view."""
 _AT_ONCE: Final = 2**30

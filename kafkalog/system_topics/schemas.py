@@ -446,7 +446,7 @@ def _get(fields: dict[str, Any], name: str, kind: type[Any], default: Any = _MIS
 
 
 def _guid(value: dict[str, Any]) -> str:
-    """The GUID of a schema: the MD5 that its record has, or that of all that makes the schema what it is.
+    """The GUID of a schema: the MD5 in its record, or else of its type, text, references and rules.
 
     Source: MD5.ofSchema, Schema.updateHash of the registry's client.
     """

@@ -223,7 +223,7 @@ def transactions(
 
 
 def _known(record: InternalRecord, last: LastRecord) -> Transaction:
-    """What the coordinator knows."""
+    """The transactions that the coordinator knows, by producer id."""
     key, value = record.key or {}, record.value or {}
     start = value["transactionStartTimestampMs"]
     return Transaction(

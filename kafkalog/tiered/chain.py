@@ -61,7 +61,7 @@ class MetadataFinder:
         return found, segment.ranges()[epoch][1], segment.end_offset
 
     def first_after(self, epoch: int, offset: int) -> int | None:
-        """The first offset of an epoch after one that a copy has."""
+        """The first offset above `offset` at which a copy has batches of an epoch; None if no copy has."""
         return min((start for start in self._starts.get(epoch, {}) if start > offset), default=None)
 
 
@@ -101,7 +101,7 @@ class ListingFinder:
         """The copy with an offset of an epoch, its last offset in the epoch, and its last offset."""
         there = [one for one in self._of(epoch) if one[0] <= offset <= one[1]]
         there = there or [one for one in self._unread if one[0] <= offset <= one[1]]
-        # one that lacks objects may be of a copying that failed
+        # a copy that lacks objects may be one whose upload failed
         best = max(there, key=lambda one: (not one[3].missing, one[1], one[0]), default=None)
         return None if best is None else (best[3], best[1], best[2])
 

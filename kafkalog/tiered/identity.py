@@ -24,7 +24,7 @@ _MOST_TAIL_BYTES: Final = 2**22
 
 
 class Claim(NamedTuple):
-    """What is known of a segment's `.log` besides its bytes."""
+    """Facts about a segment's `.log` from other files, such as its size."""
 
     by: str
     """Where it is written, for messages."""

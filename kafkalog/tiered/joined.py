@@ -125,7 +125,7 @@ class JoinedStore(Store):
         return self._virtual(key) is not None
 
     def _virtual(self, key: str) -> tuple[Entry, Callable[[], ByteSource]] | None:
-        """What stands for a file; another process may have listed the directory that it is in."""
+        """The virtual file of a name; another process may have listed its directory."""
         directory = kf.parse_partition_directory(key.rpartition("/")[0])
         if directory is not None and directory.kind is None:
             self.joined(directory.topic_partition)
@@ -246,7 +246,7 @@ class JoinedStore(Store):
         if self.local is None:
             start = max(start, self.layout.log_starts.get(joined.key, 0))
         joined.start = start
-        stop = 2**63 - 1 if first_local is None else first_local
+        stop = kf.MAX_OFFSET if first_local is None else first_local
         chosen = finder or listed
         assert chosen is not None
         joined.links, joined.holes = chain(chosen, joined.epochs, start, stop)

@@ -43,7 +43,7 @@ class PartitionId(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """What a copy says of its content."""
+    """The content of a copy by its metadata: offsets, size, timestamps."""
 
     end_offset: int
     """The last one."""

@@ -302,7 +302,7 @@ def _multiply(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32] | np.uint32) 
 
 @functools.lru_cache(64)
 def _shift(n_bytes: int) -> np.uint32:
-    """By what a checksum is multiplied if so many bytes follow."""
+    """The factor of a checksum that is followed by this many bytes."""
     result, power = np.array([_ONE]), np.array([_EIGHT])
     while n_bytes:
         if n_bytes & 1:

@@ -220,7 +220,7 @@ class _SearchedImage(ByteSource):
         return data
 
     def rows_before(self, batches: IntactRuns, end: int) -> npt.NDArray[np.void]:
-        """The headers of batches of the last window, and those before `end` that lie in none, at starts of blocks."""
+        """The headers of batches of the last window, and those at starts of blocks before `end` outside of them."""
         rows = empty(len(batches), BATCH)
         kernels.read_at(self._window, self._start, batches.start, self._number, rows)
         torn, self._torn = self._torn[self._torn["position"] < end], self._torn[self._torn["position"] >= end]

@@ -210,10 +210,10 @@ def _checked(fragments: Sequence[Fragment], members: list[int], joins: list[Join
 
 
 def _group(chains: list[Chain], joins: list[Join]) -> Iterator[Chain]:
-    """What likely joins connect: chains with a name stay certain, and those without become one, or get that name."""
+    """Join chains that likely belong together: at most one of them may have a name, which all get."""
     names = {chain.name for chain in chains if chain.name is not None}
     if len(chains) == 1 or len(names) > 1:
-        yield from chains  # of two partitions: a join is wrong, and nobody knows which
+        yield from chains  # chains of two partitions: one of the joins is wrong, and it is not known which
     elif names:
         for chain in chains:
             if chain.name is None:

@@ -33,6 +33,7 @@ from kafkalog.reporting.tables import Table, TablesResult, tables_of
 from kafkalog.state.log_config import NEVER_ROLLS, LogConfig, default_config
 from kafkalog.storage.atomic import StrPath, check_free
 from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.copying import COPY_BYTES
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.room import check_room
 from kafkalog.storage.staging import StagedDirectory, scratch_directory, staged_directory
@@ -51,7 +52,6 @@ SEARCH_LIMITS: Final = Limits(max_batch_bytes=2**25)
 """Those of a search by default: random bytes look like the start of large batches."""
 REPORT_NAME: Final = "undelete.json"
 VERSION: Final = 1
-_COPY_BYTES: Final = 2**23
 _UNKNOWN: Final = "unknown-"
 _BY_METADATA: Final = f"by its records {kf.METADATA_DIRECTORY}"
 _NAMED_BY: Final = 64  # keys that are read to name a partition of an internal topic
@@ -95,7 +95,7 @@ class Undeleted(TablesResult):
         """How a broker serves what was brought back, with what is left; without fragments of images that are alone."""
         if not self.is_written:
             return []
-        # what begins a file is no fragment, but a segment that a file system check has found
+        # batches at the start of a file are no fragment, but a segment that a file system check has found
         whole = {name for name, _, _, position, *_ in self.tables["fragments"].rows if position == 0}
         rows = [row for row in self.tables["partitions"].rows if row[1] != "alone" or row[0] in whole]
         unnamed = [row[0] for row in rows if row[0].startswith(_UNKNOWN)]
@@ -147,7 +147,7 @@ class _CopiedRows(NamedTuple):
         """Rows to read together: batches after each other, some MiB at a time."""
         ends = np.cumsum(self.rows["size"], dtype=np.int64)
         is_apart = self.rows["position"][1:] != self.rows["position"][:-1] + self.rows["size"][:-1]
-        breaks = np.flatnonzero(is_apart | (np.diff(ends // _COPY_BYTES) > 0)) + 1
+        breaks = np.flatnonzero(is_apart | (np.diff(ends // COPY_BYTES) > 0)) + 1
         yield from itertools.pairwise([0, *breaks.tolist(), self.rows.size])
 
 
@@ -269,7 +269,7 @@ def _scratch(staged: StagedDirectory | None) -> contextlib.AbstractContextManage
 
 
 def _live_batches(log_dirs: Iterable[str | os.PathLike[str]], findings: Findings, limits: Limits) -> LiveBatches:
-    # what a broker accepts is read, however small the batches are that are searched for
+    # batches that a broker accepts are read, even if they are smaller than those that are searched for
     most = max(limits.max_batch_bytes, DEFAULT_LIMITS.max_batch_bytes)
     live, limits = LiveBatches(), replace(limits, max_batch_bytes=most)
     for root in log_dirs:
@@ -302,7 +302,7 @@ class _FoundBatches:
         fragments = [*find_fragments(rows, blocks, live)]
         self._all_fragments = fragments
         mark_copies([one for one in fragments if not one.is_checkpoint], rows)
-        # what is wholly live stands for its segment already
+        # a fragment that is all in the log dir stands for its segment already
         gone = [one for one in fragments if one.n_live < one.n_batches or takes_live]
         self.fragments = gone + live.segments
         self._divided = DividedBatches(sources, blocks, limits)
@@ -392,7 +392,7 @@ class _FoundBatches:
         return window if valid_crcs(window).all() else None
 
     def _internal_name(self, fragment: Fragment) -> str | None:
-        """What the first records show: a partition of an internal topic; None for records of other topics."""
+        """The internal topic that the first records belong to, with the partition; None for records of other topics."""
         if id(fragment) not in self._names:
             self._names[id(fragment)] = self._name_by_records(fragment)
         return self._names[id(fragment)]
@@ -565,7 +565,7 @@ class _ChainWriter:
             detail = f"{counted(n_batches, 'batch')} of {name}: {chains[0].why}"
             path = self._search.sources[pieces[0].fragment.image].path
             position = pieces[0].fragment.start
-            # nothing is lost by it
+            # a doubt about the name is no loss
             self.report.findings.add(Finding(Reason.UNPROVEN, detail, path=path, position=position, n_records=0))
         self.report.tables["partitions"].rows.append((
             name, certainty, start, end, n_batches, n_bytes, len(fragments), chains[0].why, place

@@ -317,7 +317,7 @@ class Decoding:
             known.first.append(int(numbers[lost.rows[0]]))
 
     def n_undecoded(self) -> int:
-        """How many values, and fields of others, did not decode since the last call of `take_findings`."""
+        """How many values, and fields of decoded values, did not decode since the last call of `take_findings`."""
         return sum(one.n for one in (*self._failures.values(), *self._lost.values()))
 
     def take_findings(self) -> list[Finding]:

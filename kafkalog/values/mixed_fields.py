@@ -28,7 +28,7 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">=": operator.ge,
 }
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _MOST_EXPONENT: Final = 10_000
 
 
@@ -47,7 +47,7 @@ def literal_of(column: str, value: Any, *, is_bare: bool) -> Any:
         raise ConditionError(
             f"{column!r} has values of several types, and none compares with {value!r}: use a number, text or a boolean"
         )
-    if is_bare and (_NUMBER.fullmatch(value) or value in _NOT_FINITE):
+    if is_bare and (_NUMBER.fullmatch(value) or value in NOT_FINITE):
         return Decimal(value)
     return {"true": True, "false": False}.get(value.lower(), str(value)) if is_bare else str(value)
 

@@ -307,7 +307,7 @@ def _numbered(piece: RecordColumns, next_offset: int, row: int) -> RecordColumns
 
 
 def check_producer(producers: ProducerState, producer: Producer | None, transactional: bool) -> None:
-    """Raise ValueError for a producer that is fenced, or writes outside its open transaction, or for none in one."""
+    """Raise ValueError for a fenced producer, or a write that does not fit the open transaction."""
     if producer is None:
         if transactional:
             raise ValueError("a transaction needs a producer: give producer=(id, epoch)")

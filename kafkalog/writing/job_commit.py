@@ -27,13 +27,13 @@ from kafkalog.storage.files import file_status, is_absent, read_file
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.moves import Move, Undo, move_groups
 from kafkalog.storage.output_paths import copy_ownership, has_directory, refuse_existing
+from kafkalog.storage.own_names import INTENT_NAME
 from kafkalog.storage.staging import staged_file
 from kafkalog.writing.job_directories import StagingArea, is_dead, remove_job
 from kafkalog.writing.log_end import log_stamp, read_log_end
 from kafkalog.writing.partition_staging import segment_moves
 from kafkalog.writing.partition_writer import PartitionWriter
 
-INTENT_FILE: Final = "commit.json"
 _MAX_INTENT_BYTES: Final = 2**28
 
 
@@ -174,7 +174,7 @@ def commit(area: StagingArea, job: Path, partitions: Sequence[StagedPartition], 
                 raise
             except Exception:
                 # everything is moved back: without the intent, `recover` does not retry the commit
-                (job / INTENT_FILE).unlink(missing_ok=True)
+                (job / INTENT_NAME).unlink(missing_ok=True)
                 raise
         # the intent stays until the id is durable: after a crash in between `recover` adds it
         commits.add(job_id)
@@ -202,7 +202,7 @@ def recover(area: StagingArea) -> list[str]:
 def has_begun(job: Path) -> bool:
     """Whether a job's commit has begun: then it is finished, since readers may have seen a part of it."""
     try:
-        file_status(job / INTENT_FILE)
+        file_status(job / INTENT_NAME)
     except ReadError as error:
         # not known is not "no": the files of a commit that has begun must not be removed
         if is_absent(error):
@@ -227,12 +227,12 @@ class _Intent:
                 fsync_directory(job / task)
             fsync_directory(job)
             fsync_directory(job.parent)
-        with staged_file(job / INTENT_FILE) as file:
+        with staged_file(job / INTENT_NAME) as file:
             file.write(json.dumps(asdict(self)).encode())
 
     @classmethod
     def read(cls, job: Path) -> _Intent:
-        path = job / INTENT_FILE
+        path = job / INTENT_NAME
         try:
             content = json.loads(read_file(path, max_bytes=_MAX_INTENT_BYTES))
             partitions = [

@@ -7,7 +7,6 @@ module does not choose the staging directory and does not move files into place:
 from __future__ import annotations
 
 import random
-from typing import Final
 
 import numpy as np
 
@@ -148,8 +147,8 @@ def _check_order(batches: BatchTable, next_offset: int | None) -> None:
     if not len(batches):
         return
     last = batches.last_offset
-    if (last == _MAX_OFFSET).any():
-        raise ValueError(f"offset {_MAX_OFFSET} is too large: the next record would have none")
+    if (last == kf.MAX_OFFSET).any():
+        raise ValueError(f"offset {kf.MAX_OFFSET} is too large: the next record would have none")
     before = np.concatenate([[-1 if next_offset is None else next_offset - 1], last[:-1]])
     wrong = (last <= before) | (batches.base_offset > last)
     if wrong.any():
@@ -158,6 +157,3 @@ def _check_order(batches: BatchTable, next_offset: int | None) -> None:
             f"offsets must increase: a batch with offsets {offset_range(batches.base_offset[row], int(last[row]) + 1)}"
             f" follows offset {before[row]}"
         )
-
-
-_MAX_OFFSET: Final = 2**63 - 1

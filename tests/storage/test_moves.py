@@ -158,7 +158,7 @@ def path(tmp_path):
 
 @pytest.mark.parametrize(("size", "window"), [(None, 2**23), (None, 999), (2500, 999), (0, 999), (20_000, 999)])
 def test_a_copy_has_the_bytes_and_the_time(path, tmp_path, size, window, monkeypatch):
-    monkeypatch.setattr(copying, "_WINDOW_BYTES", window)
+    monkeypatch.setattr(copying, "COPY_BYTES", window)
     done = []
     with staged_directory(tmp_path / "out") as staged:
         copy_file(path, staged, "y.log", size=size, progress=done.append)

@@ -35,7 +35,7 @@ def seams(n_bytes):
         batch_reader: {"RUN_BYTES": 4 * n_bytes, "_CHECKED_ROWS": 4, "_MOST_WINDOWS": 4},
         record_windows: {"_READ_BYTES": max(n_bytes // 4, 256)},
         record_reader: {"_LEAST_STEP": n_bytes, "_FIRST_STEP": n_bytes},
-        segment_stream: {"_WINDOW_BEHIND_DAMAGE": 256},
+        segment_stream: {"WINDOW_AFTER_DAMAGE": 256},
         list_offsets: {"_FIRST_WINDOW_BYTES": 256},
     }
     with ExitStack() as stack:

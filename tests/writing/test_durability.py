@@ -207,7 +207,7 @@ def test_a_commit_is_written_down_before_anything_is_moved(tmp_path):
         f"t-0/{2:020}.snapshot",
         "t-1",
     ]
-    intent = next(i for i, _, target in recorder.renames() if target.name == job_commit.INTENT_FILE)
+    intent = next(i for i, _, target in recorder.renames() if target.name == job_commit.INTENT_NAME)
     assert intent < moves[0][0]
     before = recorder.steps[:intent]
     for directory in (task, job, job.parent):

@@ -280,7 +280,7 @@ def test_a_broker_keeps_jobs_out(log_dir):
 
 
 def test_a_commit_whose_intent_cannot_be_read_has_not_failed_to_begin(tmp_path, monkeypatch):
-    (tmp_path / job_commit.INTENT_FILE).write_text("{}")
+    (tmp_path / job_commit.INTENT_NAME).write_text("{}")
     assert job_commit.has_begun(tmp_path)
     assert not job_commit.has_begun(tmp_path / "none")
 

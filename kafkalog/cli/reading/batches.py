@@ -133,7 +133,7 @@ def _print(
     console: Console,
     reporter: ScanReporter | None = None,
 ) -> None:
-    # who names columns gets them all
+    # columns that were named are all shown, however narrow the terminal
     text = _TextTable(columns, terminal_width() if columns is TEXT_COLUMNS else None)
     for rows in found:
         if reporter is not None:

@@ -115,7 +115,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.log.open import open as open_path
 
     if console.shows_progress:
-        # boot has better words for what is no log dir, and for topics of which none is there
+        # boot's own errors about paths that are no log dirs, and about missing topics, are better
         with contextlib.suppress(KafkalogError):
             opened = [open_path(path, limits=args.limits) for path in args.paths]
             console.start_progress(sum(selected_bytes(one, args) for one in opened), "bytes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 from kafkalog.cli.console import Console, UntilBroken
 from kafkalog.cli.options import Command, chosen, index_interval, selected_bytes, timestamp
@@ -109,6 +109,8 @@ def _files_text(skipped: list[Skipped]) -> str:
 
 def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> None:
     """Print what the report has besides its files and findings."""
+    from kafkalog.survey.startup import Change
+
     if not report.intervals and not report.findings.rows:
         console.note(NO_PARTITION_MATCHES)
     for name, interval in report.intervals.items():
@@ -116,9 +118,7 @@ def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> 
     # one damaged segment makes many others be skipped, for one reason
     for why, same in itertools.groupby(report.skipped, lambda one: one.why):
         console.note(f"{_files_text(list(same))} not rebuilt: {why}")
-    counts = ", ".join(
-        f"{n:,} {change}" for change in ("new", "changed", "removed", "same") if (n := report.count(change))
-    )
+    counts = ", ".join(f"{n:,} {change}" for change in get_args(Change) if (n := report.count(change)))
     how = " (dry run)" if args.dry_run else ", compared with the existing ones" if args.output is not None else ""
     console.note(f"{counted(len(report.files), 'file')}{how}: {counts}" if counts else "no files")
     if n_backups := sum(file.backup is not None for file in report.files):

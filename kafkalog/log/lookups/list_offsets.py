@@ -46,7 +46,6 @@ from kafkalog.storage.location import is_tiered
 
 _FIRST_WINDOW_BYTES: Final = 2**16
 _COLUMNS: Final = ("offset", "timestamp", "leader_epoch")
-_MAX_OFFSET: Final = 2**63 - 1
 
 
 class Answers(NamedTuple):
@@ -165,7 +164,7 @@ class ListOffsets:
             return self._max_timestamp(on_visit)
         offset = self._log_start_offset if name == EARLIEST else self._log_end_offset()
         # no offset is past the highest possible one
-        return _answers((kf.NO_TIMESTAMP, min(offset, _MAX_OFFSET), self._epoch(name)))
+        return _answers((kf.NO_TIMESTAMP, min(offset, kf.MAX_OFFSET), self._epoch(name)))
 
     def _epoch(self, name: int) -> int:
         """The leader epoch of the first or the last offset; -1 if it is not known."""

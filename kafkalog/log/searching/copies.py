@@ -178,7 +178,7 @@ class Originals:
     def _places(self, number: int, last: int) -> Iterator[int]:
         """Positions in a segment where the original of a batch with this last offset may be."""
         with contextlib.suppress(KafkalogError):  # earlier damage has been reported already
-            whole = self.segments[number].reopened()  # a part would lack the batches before it
+            whole = self.segments[number].reopened()  # a part of a segment may lack the first of them
             yield int(whole.find_offsets([last])["position"][0])
         # damage, and copies of other batches, mislead a lookup
         intact = self._intact_of(number)

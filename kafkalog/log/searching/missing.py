@@ -176,7 +176,7 @@ def copies_past_end(path: str, last: int, copies: Mapping[str, int], details: Se
 
 def with_copies(finding: Finding, copies: Mapping[str, int]) -> Finding:
     """The finding about missing offsets, with the files that may have them; see `copied_segments`."""
-    first, last = finding.base_offset or 0, 2**63 - 1 if finding.last_offset is None else finding.last_offset
+    first, last = finding.base_offset or 0, kf.MAX_OFFSET if finding.last_offset is None else finding.last_offset
     found = [name for name, base in copies.items() if first <= base <= last]
     if not found or not (finding.damage or finding.reason is Reason.SEGMENT_MISSING):
         return finding

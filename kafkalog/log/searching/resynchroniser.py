@@ -134,7 +134,7 @@ class Resynchroniser:
         """Whether the file continues after the last batch, but not with a batch."""
         source, position, last = self._source, batches.end_position, int(batches.last_offset[-1])
         left = source.size - position
-        if left < kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD:
+        if left < kf.LEAST_BATCH_BYTES:
             return left > 0
         data = window_of(source, position, position + min(LAST_OFFSET_END, left))
         header = BatchHeader(data)
@@ -167,7 +167,7 @@ class Resynchroniser:
             self._source,
             found,
             base_offset=self._lowest,
-            end_offset=2**63 - 1 if end_offset is None else end_offset,
+            end_offset=kf.MAX_OFFSET if end_offset is None else end_offset,
             start=self._searched_to,
             limits=limits,
         )
@@ -190,7 +190,7 @@ def _is_behind_gap(batches: BatchTable, previous: npt.NDArray[np.int64]) -> npt.
 
 
 _LEAST_SIZES: Final = (
-    kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD,
+    kf.LEAST_BATCH_BYTES,
     kf.LOG_OVERHEAD + kf.MESSAGE_V1_OVERHEAD,
     kf.RECORD_BATCH_OVERHEAD,
 )

@@ -38,7 +38,7 @@ class Cut(NamedTuple):
 
 
 class JoinRules(NamedTuple):
-    """What decides, besides the headers, whether source batches may be joined."""
+    """Facts, besides the headers, that decide whether source batches may be joined."""
 
     codec: npt.NDArray[np.int8]
     """int8[k]: codec of the output."""

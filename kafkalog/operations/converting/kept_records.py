@@ -213,7 +213,7 @@ def find_needed_batches(partition: Partition, start_offset: int | None, on_corru
         batches = window.batches
         window.release()
         if start_offset is not None:
-            # what lies below is not converted, so no producer may depend on it
+            # batches below are not converted, so no producer may depend on them
             batches = batches[batches.last_offset >= start_offset]
         ended = state.update(batches, log_position=np.arange(n_seen, n_seen + len(batches)))
         begun.append(ended["first_offset"].astype(np.int64))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +26,6 @@ from kafkalog.records.selection import Selection
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 from kafkalog.state.leader_epochs import UNDEFINED, falling_epoch
 from kafkalog.text import offset_range
-
-_MAX_OFFSET: Final = 2**63 - 1
 
 
 class Sink:
@@ -91,7 +88,7 @@ class PartitionConversion:
             self._bases = [max(base, self._start) for base in bases]
             self._bases[:n_below] = [self._start] * n_below
             self._bases = self._bases or [self._start]
-        if self._bases[-1] >= _MAX_OFFSET:
+        if self._bases[-1] >= kf.MAX_OFFSET:
             detail = f"the log would begin at {self._bases[-1]}, past the largest offset of a record"
             raise CorruptionError(Reason.OFFSET_OUTSIDE_SEGMENT, detail, path=partition.path)
         self.start_offset = self.end_offset = self._last_base = self._bases[0]
@@ -259,7 +256,7 @@ class PartitionConversion:
 
     def _end_of(self, number: int) -> int:
         """The offset at which the segment after a segment begins."""
-        return next((base for base in self._bases[number + 1 :] if base > self._bases[number]), _MAX_OFFSET)
+        return next((base for base in self._bases[number + 1 :] if base > self._bases[number]), kf.MAX_OFFSET)
 
     def _in_order(self, number: int, window: Window) -> Window | None:
         """The batches whose offsets increase within the segment; others are handled as damage and dropped."""

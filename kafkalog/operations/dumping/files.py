@@ -6,7 +6,8 @@ import os
 import re
 
 from kafkalog import format as kf
-from kafkalog.errors import LimitExceededError, NotKafkaError, Reason
+from kafkalog.errors import NotKafkaError, Reason
+from kafkalog.log.segment import checked_size
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.storage.files import open_source
 from kafkalog.storage.location import AnyPath, remote_place
@@ -52,9 +53,4 @@ def beside(path: AnyPath, suffix: str) -> AnyPath:
 def open_file(path: AnyPath, options: DumpOptions) -> ByteSource:
     """Open a file; raises `LimitExceededError` if it is larger than `max_segment_bytes`."""
     source = open_source(path, memory_map=False)
-    if source.size > options.limits.max_segment_bytes:
-        size = source.size
-        source.close()
-        detail = f"the file has {size} bytes, max_segment_bytes is {options.limits.max_segment_bytes}"
-        raise LimitExceededError(Reason.SEGMENT_TOO_LARGE, detail, path=path, length=size)
-    return source
+    return checked_size(source, options.limits)

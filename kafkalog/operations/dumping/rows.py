@@ -96,7 +96,7 @@ def rows_of_log(walk: LogWalk, options: DumpOptions) -> Iterator[Row]:
 
 def _batch_rows(part: BatchRun) -> Iterator[Row]:
     batches = part.batches
-    derived = {
+    derived: dict[str, Any] = {
         "last_sequence": sequences(batches.last_offset, batches, np.arange(len(batches))),
         "compression": batches.codec,
         "is_valid": part.is_valid,

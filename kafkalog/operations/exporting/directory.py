@@ -29,13 +29,12 @@ from kafkalog.storage.files import read_file, read_if_there
 from kafkalog.storage.listing import files_below
 from kafkalog.storage.location import Location, Place
 from kafkalog.storage.output_paths import is_occupied
-from kafkalog.storage.own_names import EXPORT_SUFFIX
+from kafkalog.storage.own_names import EXPORT_SUFFIX, INTENT_NAME
 from kafkalog.storage.staging import StagedDirectory, staged_file
 from kafkalog.storage.uploads import RemoteDirectory
 
 MANIFEST: Final = "_kafkalog_export.json"
 """The manifest of an export with `resume`; other tools skip names with a leading `_`."""
-_INTENT: Final = "commit.json"
 _STAGED: Final = "new"
 _MAX_MANIFEST_BYTES: Final = 2**28
 
@@ -95,13 +94,13 @@ class ResumedDirectory(Resumption):
         with writing(self._work):
             fsync_directory(self._work)
         files = sorted(files_below(staged.path))
-        with staged_file(self._work / _INTENT) as file:
+        with staged_file(self._work / INTENT_NAME) as file:
             file.write(json.dumps({"files": files, "manifest": self.new}).encode())
         self._finish()
 
     def _finish(self) -> None:
         """Do what the intent says, if there is one; it may have been begun before."""
-        intent = _read(self._work / _INTENT)
+        intent = _read(self._work / INTENT_NAME)
         if intent is None:
             return
         staged = self._work / _STAGED
@@ -131,7 +130,7 @@ class ResumedDirectory(Resumption):
             file.write((json.dumps(intent["manifest"], indent=1) + "\n").encode())
         with writing(self._work):
             # last: until the manifest is durable, the intent is what counts
-            os.unlink(self._work / _INTENT)
+            os.unlink(self._work / INTENT_NAME)
             fsync_directory(self._work)
         remove_tree(staged)
 

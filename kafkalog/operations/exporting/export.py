@@ -354,7 +354,7 @@ def _named(output: Any, *, is_dry: bool) -> Any:
 
 
 def _resumption(format: str, to: Any, storage_options: Mapping[str, Any] | None) -> Resumption:
-    """What knows how far earlier runs came."""
+    """The object that knows how far earlier runs came."""
     if format == "delta":
         from kafkalog.operations.exporting.delta import ResumedDelta
 

@@ -143,7 +143,7 @@ class ResumedIceberg(ResumedTable):
         return transaction
 
     def _told(self) -> str:
-        """What the snapshot says of this run."""
+        """The properties of the snapshot that describe this run."""
         before = self.old["partitions"]
         changed = {key: at for key, at in self.new["partitions"].items() if at != before.get(key)}
         return json.dumps({"version": 1, "n_runs": self.new["n_runs"], "partitions": changed})
@@ -222,5 +222,5 @@ def _manifest(table: Table, where: str) -> dict[str, Any] | None:
 
 
 def _said(snapshot: Snapshot) -> str | None:
-    """What a snapshot says of the export that made it."""
+    """The properties of a snapshot that describe the export that made it."""
     return None if snapshot.summary is None else snapshot.summary.additional_properties.get(PROPERTY)

@@ -10,7 +10,7 @@ Source: KIP-320, by which consumers detect a truncated log.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,6 @@ from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, Reason, SidecarError
 from kafkalog.log.partition import Partition
 from kafkalog.text import offset_range
-
-_NO_EPOCH: Final = -1
 
 
 class LastBatch(NamedTuple):
@@ -124,7 +122,7 @@ def _start_after(partition: Partition, epoch: int) -> int | None:
     """Where the first leader epoch after `epoch` begins, by the partition's checkpoint."""
     entries = _epochs(partition)
     later = entries[entries["epoch"] > epoch]
-    return int(later["start_offset"].min()) if len(later) and epoch != _NO_EPOCH else None
+    return int(later["start_offset"].min()) if len(later) and epoch != kf.NO_EPOCH else None
 
 
 def _epochs(partition: Partition) -> npt.NDArray[np.void]:

@@ -66,7 +66,7 @@ def in_process(writer: PartWriter, scan: Scan) -> list[WrittenPart]:
 
 
 def lost_in(parts: Sequence[WrittenPart]) -> Counter[tuple[tuple[str, ...], str]]:
-    """What the columns of the output do not hold, of all parts."""
+    """The losses of all parts: values that the columns of the output cannot hold."""
     return sum((part.lost for part in parts), Counter())
 
 

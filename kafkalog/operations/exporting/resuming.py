@@ -266,7 +266,7 @@ class TableRows:
 
     @property
     def lost(self) -> Counter[tuple[tuple[str, ...], str]]:
-        """What of the records the rows do not hold; see `Conversion`."""
+        """Values of the records that the rows cannot hold; see `Conversion`."""
         return self._conversion.lost
 
     def of_part(self) -> TableRows:

@@ -162,7 +162,7 @@ class LoadOptions:
 
     @property
     def of_value(self) -> frozenset[str]:
-        """Columns of rows that are not of the record, since an option says what the record has."""
+        """Roles that an option sets for all records, so that columns of these names belong to the value."""
         is_given = {
             "topic": self.topic is not None,
             "partition": self.partitions is not None,

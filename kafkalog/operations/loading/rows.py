@@ -73,7 +73,7 @@ class Rows:
         return records if kept.all() else records.filter(pa.array(kept))
 
     def _other_fields(self, batch: pa.RecordBatch, columns: Mapping[str, str], first_row: int) -> dict[str, pa.Array]:
-        """The fields of records beside the value and the headers, by role."""
+        """The fields of records other than the value and the headers, by role."""
         names = batch.schema.names
         is_text = JSON_ROW in names
         made: dict[str, pa.Array] = {}
@@ -164,7 +164,7 @@ def _encoded(encoder: ValueEncoder, values: Iterable[Any], first_row: int, role:
 
 
 def _keys(column: pa.Array) -> pa.Array:
-    """Keys and header values as bytes: text as it is, and what is neither as JSON text."""
+    """Keys and header values as bytes: text as it is, other values as JSON text."""
     kind = column.type
     if pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_string(kind) or pt.is_large_string(kind):
         return column.cast(pa.large_binary())
@@ -173,5 +173,5 @@ def _keys(column: pa.Array) -> pa.Array:
 
 
 def in_rows(batches: Callable[..., Iterable[pa.RecordBatch]], rows: Rows) -> Callable[..., Iterator[pa.RecordBatch]]:
-    """What reads a file as records, for what reads it as rows."""
+    """The reader of a file as records, from the reader of it as rows."""
     return lambda wanted: rows.records(batches(lambda schema: schema.names))

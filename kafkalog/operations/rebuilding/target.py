@@ -147,7 +147,7 @@ def backup_of(path: Path, number: int = 1) -> Path:
 
 
 def compared(path: Path, data: bytes) -> Literal["same", "changed", "new"]:
-    """What it is to give a file this content; one that cannot be read is changed."""
+    """Whether this content is new, changed or the same for a file; a file that cannot be read counts as changed."""
     try:
         old = read_if_there(path, max_bytes=_MAX_OLD_BYTES)
     except KafkalogError:

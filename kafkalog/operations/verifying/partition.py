@@ -99,7 +99,7 @@ def _excuse_copies(partition: Partition, segments: Sequence[VerifiedSegment], ar
 
 
 def _names(directory: Place) -> list[str] | None:
-    """What is in a directory; None for none, or none any more."""
+    """The listing of a directory; None if there is none, or none any more."""
     try:
         return Listing(directory).names
     except OSError:

@@ -183,7 +183,7 @@ def iter_verify(
                     finding = removed_from(path, removed)
                     if finding is None:
                         raise removed
-                    # what was found in it was half deleted
+                    # the findings were about a partition that is half deleted
                     row = replace(row, segments=[], own_findings=[finding], n_more_findings=0, gaps=[])
                 yield row
         finally:

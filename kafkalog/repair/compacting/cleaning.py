@@ -112,7 +112,7 @@ class CleanerPass:
         return may_go
 
     def _put_together(self, window: Window, batches: _WindowBatches, records: RecordColumns) -> Iterator[Window]:
-        """What stays of some batches, whose records are those that were decoded."""
+        """The bytes of batches after cleaning, with the decoded records that stay."""
         table, n = batches.table, len(batches.table)
         row = np.searchsorted(table.position, records.batch_position)
         is_control, is_v2 = table.is_control, table.magic >= 2

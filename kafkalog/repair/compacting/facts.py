@@ -34,7 +34,7 @@ _RECORDS: Final = Selection(include_control=True)
 
 @dataclass(frozen=True, slots=True)
 class CleanerFacts:
-    """What the passes over a partition go by."""
+    """Facts about a partition that decide which records the cleaner keeps."""
 
     upper: int
     """Offsets from here on are not cleaned; the base offset of a segment."""

@@ -105,7 +105,7 @@ class _LeftAlone:
         why = known.why_unknown("cleanup.policy", "remote.storage.enable")
         is_own = options.retention and not why and known.origins["cleanup.policy"] == OF_TOPIC
         is_internal = topic in kf.INTERNAL_TOPICS and not is_own
-        # what a key's last record is, no setting lets `free` delete
+        # no setting lets `free` delete the last record of a key
         keeps_keys = known.config.is_compacted and options.free is not None
         if is_internal or keeps_keys or DELETE not in known.config.cleanup_policy:
             self._compacted.add(topic)

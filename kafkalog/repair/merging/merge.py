@@ -37,10 +37,10 @@ from kafkalog.repair.salvaging.salvage import intact_in, write_origin, write_rep
 from kafkalog.storage.atomic import check_free
 from kafkalog.storage.location import Place, parent_of, refuse_url
 from kafkalog.storage.output_paths import named_partition
+from kafkalog.storage.own_names import MERGE_REPORT
 from kafkalog.storage.room import check_room, n_log_bytes
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 
-REPORT_NAME: Final = "merge.json"
 _NAMELESS: Final = kf.TopicPartition("merged", 0)
 
 
@@ -153,7 +153,7 @@ def merge(
                 if start > merged.start_offset and lone is None:
                     starts[name] = start
         if staged is not None:
-            write_report(staged, REPORT_NAME, report, starts, lone)
+            write_report(staged, MERGE_REPORT, report, starts, lone)
             is_whole = not are_partitions and topics is None and partitions is None
             roots = [parent_of(copy.path) for copy in chain.from_iterable(groups.values())]
             write_origin(staged, "merge", roots, is_whole=is_whole)

@@ -104,7 +104,7 @@ class MergedPartition:
 
 @dataclass(slots=True)
 class MergeReport(CopyReport):
-    """What `merge` took from where.
+    """The result of `merge`: from which copy each range of offsets comes.
 
     Findings name offsets that no copy has, copies that differ although their leader epochs agree, batches that
     compaction seems to have removed from the base, and batches that cannot be decoded.

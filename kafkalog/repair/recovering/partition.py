@@ -17,6 +17,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import MISSING, Finding, KafkalogError, OutputExistsError, Reason, WriteError
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
+from kafkalog.log.directory import final_name
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
@@ -183,7 +184,7 @@ class PartitionRecovery:
         try:
             self._cut_logs(report)
             self._remove_snapshots(report)
-        except (WriteError, OutputExistsError):  # of the output, and no fault of what is read
+        except (WriteError, OutputExistsError):  # the output failed, not the partition
             self.output.abandon()
             raise
         except KafkalogError as error:
@@ -531,7 +532,7 @@ class PartitionRecovery:
 
 
 def contents_before(segment: Segment) -> SegmentContents:
-    """Where a segment ends, which is all that is known of one that is not read."""
+    """The contents of a segment that is not read, of which only the end is known."""
     end = end_before_start(segment) or segment.base_offset
     # of one that cannot be read, its indexes prove nothing to be missing
     error = unreadable(segment) if end == segment.base_offset else None
@@ -554,11 +555,6 @@ def missing(plan: LoadPlan, contents: list[SegmentContents], state: LogDirState)
     names = [] if plan.files.renamed else plan.files.names
     found = [one for one in survey(plan.partition, contents, state, names).findings if one.reason in MISSING]
     return [one for one in as_known(plan.path, found) if one.damage or one.reason is Reason.OFFSET_GAP]
-
-
-def final_name(name: str) -> str:
-    """The name of a file once a `.swap` is complete."""
-    return name.removesuffix(kf.SWAP_SUFFIX)
 
 
 def _recovered(work: Work) -> list[RecoveredSegment]:

@@ -194,7 +194,7 @@ def preflight(
 
 
 def _brokers(named: Sequence[Path], asked: _Asked, result: Preflight) -> list[_BrokerStart]:
-    """The brokers of log dirs; a configuration is that of one. Disks that are empty, next to others, are notes."""
+    """The start of each broker; a configuration is that of one. Empty disks next to others are notes."""
     groups = [[*named]] if asked.config is not None else by_broker(named)
     blank = [some for some in groups if groups[1:] and all(map(is_blank, some))]
     for path in itertools.chain(*blank):

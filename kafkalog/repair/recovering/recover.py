@@ -33,9 +33,10 @@ from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_che
 from kafkalog.state.producers import loaded_snapshots
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.location import local_path, parent_of, refuse_url
+from kafkalog.storage.own_names import ORIGIN_NAME
 from kafkalog.storage.room import lacking_room, log_files
 from kafkalog.survey.next_steps import log_dirs_of
-from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
+from kafkalog.survey.origins import encode_origin
 from kafkalog.survey.startup import PartitionPlan, SegmentAction, SegmentPlan
 from kafkalog.survey.startup_end import end_as_loaded, split_bases
 from kafkalog.survey.startup_files import partition_directories
@@ -193,7 +194,7 @@ def _note_room(output: str | os.PathLike[str], plans: Iterable[LoadPlan], findin
 
 
 def plan_recovery(root: Path, report: RecoveryReport, *, all_segments: bool, limits: Limits) -> list[LoadPlan]:
-    """How a broker would load the partitions of a log dir, or the one that is named; the report gets what it cannot."""
+    """Plan how a broker would load the partitions of a log dir, or the one at `root`; add failures to the report."""
     is_partition = is_partition_directory(root)
     offsets = RootOffsets.read(parent_of(root) if is_partition else root)
     directories = [root] if is_partition else _directories(root, report)
@@ -274,7 +275,7 @@ class RecoveryRun(RebuildTarget):
             if one.problem() is None and self._begins_empty(plan):
                 self._add(one.wipe(), one.findings)
                 continue
-            kinds = frozenset(KINDS) - {"epochs"}  # those also depend on where the log ends
+            kinds = frozenset(KINDS) - {"epochs"}  # epochs also depend on where the log ends
             for base in plan.lone:
                 one.lone.append(self._work(plan, frozenset({base}), frozenset(KINDS[:4])))
             unflushed = frozenset(filter(plan.is_unflushed, plan.bases))

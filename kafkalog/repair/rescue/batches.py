@@ -27,8 +27,6 @@ from kafkalog.state.producers import with_markers
 from kafkalog.state.transactions import Outcome, TransactionReplay
 from kafkalog.storage.bad_sectors import BadSectorSource
 
-_NO_END = 2**63 - 1
-
 
 def read_rows(replicas: Sequence[Replica], rows: Rows) -> Iterator[tuple[Window, Rows, Segment]]:
     """Yield the batches of rows, in order, with the leader epochs of these, and the segment where they are.
@@ -59,7 +57,7 @@ def has_last_records(replicas: Sequence[Replica], rows: Rows, left: Rows, other:
     prove nothing.
     """
     losses = [one for one in other.losses if (one.first_offset or 0) < end]
-    since = max((_NO_END if one.end_offset is None else one.end_offset for one in losses), default=0)
+    since = max((kf.MAX_OFFSET if one.end_offset is None else one.end_offset for one in losses), default=0)
     left = left[left["first_offset"] >= since]
     if not left.size:
         return False
@@ -127,7 +125,7 @@ class _Uncommitted:
                 is_found = ended["outcome"] != Outcome.COMMITTED if with_unknown else is_aborted
                 found += ended[is_found][names].tolist()
         still_open = replay.open_transactions() if with_unknown else ()
-        found += [(one.producer_id, one.first_offset, _NO_END) for one in still_open]
+        found += [(one.producer_id, one.first_offset, kf.MAX_OFFSET) for one in still_open]
         self._entries = np.zeros(len(found), kf.TRANSACTION_INDEX_DTYPE)
         for at, name in enumerate(names):
             self._entries[name] = [one[at] for one in found]

@@ -96,7 +96,7 @@ def _about(replica: Replica, row: int, reason: Reason, detail: str) -> Finding:
 
 
 def _true_offset(replica: Replica, others: Sequence[Replica]) -> int | None:
-    """Where the last batch of a copy belongs, if that is not where its own offset places it; None if nothing says so.
+    """The true offset of the last batch of a copy, if evidence contradicts its own; None without any.
 
     Another copy has the same batch at a lower offset, which is free here, and none has it where this one does. Equal
     bytes alone do not prove that: a producer that sent a batch again has written it twice.
@@ -131,7 +131,7 @@ def _true_offset(replica: Replica, others: Sequence[Replica]) -> int | None:
 
 
 def _places(rows: Rows, others: Rows) -> tuple[npt.NDArray[np.int64], Mask]:
-    """Where each of other rows belongs among the rows, and whether its offsets are free there."""
+    """The place of each row of another copy among these rows, and whether its offsets are free there."""
     place = np.searchsorted(rows["last_offset"], others["first_offset"])
     following = np.append(rows["first_offset"], np.iinfo(np.int64).max)
     return place, following[place] > others["last_offset"]
@@ -462,7 +462,7 @@ class LogPlan:
         leader = self.leader
         losses = [*leader.losses]
         if self.start_offset < leader.base_offset:
-            # what others have before the leader begins may have holes of their own
+            # the other copies may have holes before the offset at which the leader's begins
             path, start, end = str(leader.partition.path), self.start_offset, leader.base_offset
             losses.append(Lost(path, start, end, None, None, 1, Reason.OFFSET_GAP))
         for lost in losses:
@@ -480,13 +480,13 @@ class LogPlan:
         """Report the parts of a loss from `start` on that no other copy has."""
         is_after_loss = np.append(rows["is_after_loss"], True)
         is_compacted = self.leader.is_compacted
-        stop = 2**63 - 1 if lost.end_offset is None else lost.end_offset
+        stop = kf.MAX_OFFSET if lost.end_offset is None else lost.end_offset
         row = int(np.searchsorted(rows["last_offset"], start))
         while start < stop:
             first = min(int(rows["first_offset"][row]), stop) if row < rows.size else stop
             # where a copy lost nothing, compaction left the gap
             if first > start and (is_after_loss[row] or not is_compacted or not lost.n_bytes):
-                self._miss(lost, start, first if first < 2**63 - 1 else None)
+                self._miss(lost, start, first if first < kf.MAX_OFFSET else None)
             row += 1
             start = int(ends[row]) if row <= rows.size else stop
 
@@ -500,7 +500,7 @@ class LogPlan:
 
     def _find_doubtful(self, rows: Rows, ends: npt.NDArray[np.int64]) -> None:
         """Note the offsets of which the files do not tell whether they are lost, and that no copy has."""
-        holes = [(one.first_offset or 0, one.end_offset or 2**63 - 1) for one in self.holes]
+        holes = [(one.first_offset or 0, one.end_offset or kf.MAX_OFFSET) for one in self.holes]
         firsts = np.append(rows["first_offset"], np.iinfo(np.int64).max)
         for gap in self._doubted():
             begin, stop = gap.base_offset or 0, (gap.last_offset or 0) + 1

@@ -207,7 +207,7 @@ def _entries(directory: Place) -> npt.NDArray[np.void]:
 
 
 def _with_known(rows: Rows, losses: list[Lost], partition: Place) -> list[Lost]:
-    """Add the losses that the command which made the copy has reported, and mark the batches after those of segments.
+    """Add the losses in the report of the command that made the copy, and mark the batches after lost segments.
 
     No compaction left these gaps.
     """
@@ -219,8 +219,8 @@ def _with_known(rows: Rows, losses: list[Lost], partition: Place) -> list[Lost]:
             rows["is_after_loss"][row] = True
     found = [*losses]
     for lost in known:
-        start, end = lost.first_offset or 0, 2**63 - 1 if lost.end_offset is None else lost.end_offset
-        if not any((one.first_offset or 0) < end and start < (one.end_offset or 2**63 - 1) for one in losses):
+        start, end = lost.first_offset or 0, kf.MAX_OFFSET if lost.end_offset is None else lost.end_offset
+        if not any((one.first_offset or 0) < end and start < (one.end_offset or kf.MAX_OFFSET) for one in losses):
             found.append(lost)
     return found
 

@@ -27,7 +27,6 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header import BatchHeader, claims_of
 from kafkalog.records.header_walk import claims_up_to, intact_batch_at, reason_of
 from kafkalog.repair.salvaging.plan import (
-    COPY_BYTES,
     KeptRanges,
     file_positions,
     moved_batches,
@@ -50,6 +49,7 @@ from kafkalog.state.leader_epochs import Epochs, LeaderEpochs
 from kafkalog.state.producers import with_markers
 from kafkalog.state.transactions import TransactionReplay
 from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.copying import COPY_BYTES
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.output_paths import fitting_name
 from kafkalog.storage.own_names import QUARANTINE_SUFFIX
@@ -113,7 +113,7 @@ class SalvageOutput(NamedTuple):
     """Path at which the directory with the files next to the partition will be."""
 
     def create(self, suffix: str) -> Callable[[], StagedFile] | None:
-        """What creates a file next to the partition; None in a dry run."""
+        """The function that creates a file next to the partition; None in a dry run."""
         return None if self.staged is None else partial(self.staged.create, fitting_name(self.name, suffix))
 
     def path(self, suffix: str) -> str:
@@ -373,7 +373,7 @@ class PartitionSalvage:
         is_cut = end_offset is None and reasons == {Reason.PARTIAL_TAIL}
         is_torn = is_cut and not self._state.was_closed
         known_end = None if is_torn else self._state.known_end
-        # what the header of an incomplete batch says was never all there
+        # the records that the header of an incomplete batch names were never all written
         heads, end_offset = ([], self._end_of_cut(begin)) if is_cut else (heads, end_offset)
         if not reasons and end_offset is None:
             end_offset = max(known_end or begin, begin)

@@ -28,11 +28,11 @@ from kafkalog.records.header_walk import LINKED
 from kafkalog.records.selection import Selection
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.copying import COPY_BYTES
 from kafkalog.storage.source import Bytes, ByteSource
 from kafkalog.text import offset_range
 
 _MOST_TAIL: Final = 4096
-COPY_BYTES: Final = 2**23
 """Bytes that are read or written at a time."""
 
 
@@ -89,7 +89,7 @@ def plan_segment(
     del parts
     found = with_skipped_batches(source, found, base_offset=segment.base_offset, limits=limits)
     next_base_offset = None if following is None else following.base_offset
-    end_offset = _MAX_OFFSET if following is None else _end_offset(source, found, following.base_offset, limits)
+    end_offset = kf.MAX_OFFSET if following is None else _end_offset(source, found, following.base_offset, limits)
     choice = choose(
         source,
         found,
@@ -226,14 +226,11 @@ def moved_batches(plan: KeptRanges) -> Iterator[Finding]:
 def file_positions(
     at: npt.NDArray[np.int64], start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Where in the file the bytes are that stand at `at` after each other in ranges that `gather` yielded together."""
+    """Return positions in the file for positions in the joined bytes of ranges that `gather` yielded together."""
     begins = np.concatenate([[0], np.cumsum(end - start)[:-1]])
     row = np.searchsorted(begins, at, side="right") - 1
     found: npt.NDArray[np.int64] = start[row] + at - begins[row]
     return found
-
-
-_MAX_OFFSET: Final = 2**63 - 1
 
 
 def undecodable(
@@ -347,10 +344,10 @@ def _moved(
     starts = np.append(kept.first_offset, end_offset)
     gap = np.searchsorted(starts, runs.first_offset[others])
     fits_start = runs.first_offset[others] == ends[gap] + 1
-    fits_end = (runs.last_offset[others] + 1 == starts[gap]) | (starts[gap] == _MAX_OFFSET)
+    fits_end = (runs.last_offset[others] + 1 == starts[gap]) | (starts[gap] == kf.MAX_OFFSET)
     end = np.minimum(starts[gap], end_offset)
     is_inside = (runs.first_offset[others] > ends[gap]) & (runs.last_offset[others] < end)
-    before, after = np.append(base_offset - 1, runs.last_offset), np.append(runs.first_offset, _MAX_OFFSET)
+    before, after = np.append(base_offset - 1, runs.last_offset), np.append(runs.first_offset, kf.MAX_OFFSET)
     has_no_place = np.append(True, keep)[others] & np.append(keep, False)[others + 1]
     has_no_place &= before[others] + 1 == after[others + 1]
     fits = is_inside & ((fits_start & fits_end) | (has_no_place & (fits_start | fits_end)))
@@ -431,7 +428,7 @@ def _checkpointed(runs: IntactRuns, epochs: Epochs) -> Mask:
     is_inside = (row >= 0) & (row < len(epochs) - 1)
     is_wrong = (epoch >= 0) & (is_inside & (epoch != said) | (row >= 0) & (epoch < said))
     n_wrong = int(runs.n_batches[is_wrong].sum())
-    # what few contradict is damage; a file that most contradict is old, or of another log
+    # epochs that few batches contradict are damaged; a file that most contradict is old, or of another log
     if 2 * n_wrong < int(runs.n_batches[epoch >= 0].sum()):
         keep &= ~is_wrong
     # a broker writes an epoch to the file before its first batch: where that batch or an earlier one has the last epoch

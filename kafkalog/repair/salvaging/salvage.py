@@ -28,12 +28,12 @@ from kafkalog.state.checkpoints import encode_offset_checkpoint
 from kafkalog.storage.atomic import check_free
 from kafkalog.storage.files import read_if_there
 from kafkalog.storage.location import AnyPath, Place, is_url, parent_of
+from kafkalog.storage.own_names import ORIGIN_NAME, SALVAGE_REPORT
 from kafkalog.storage.room import check_room
 from kafkalog.storage.staging import StagedDirectory, staged_directory
-from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
+from kafkalog.survey.origins import encode_origin
 from kafkalog.survey.topic_ids import TopicIds, has_no_topic_id
 
-REPORT_NAME: Final = "salvage.json"
 _NAMELESS: Final = kf.TopicPartition("salvaged", 0)
 _MAX_PROPERTIES_BYTES: Final = 2**20
 
@@ -153,7 +153,7 @@ def salvage(
                 if row.start_offset < start <= row.end_offset and lone is None:
                     starts[name] = start
         if staged is not None:
-            write_report(staged, REPORT_NAME, report, starts, lone)
+            write_report(staged, SALVAGE_REPORT, report, starts, lone)
             roots = [parent_of(one.path) for one, _ in chosen]
             is_whole = isinstance(opened, LogDir) and topics is None and partitions is None
             write_origin(staged, "salvage", roots, is_whole=is_whole)

@@ -40,7 +40,7 @@ def conditions_of(
     derived: Mapping[str, np.dtype[Any]],
     end_ms: Callable[[], int] | None = None,
 ) -> tuple[Filter | None, Residual | None]:
-    """What `filters=` says: a filter, and the expression that has to be applied as well.
+    """The two parts of `filters=`: a filter, and the expression that has to be applied as well.
 
     `end_ms` returns the latest timestamp, for times relative to it.
     """

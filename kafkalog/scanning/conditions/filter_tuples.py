@@ -130,7 +130,7 @@ def _listed(
 
 
 def _between_milliseconds(operation: str, value: Any) -> Term:
-    """The condition on timestamps, which are whole milliseconds, that a comparison with a finer time is."""
+    """The condition on milliseconds that equals a comparison with a time between two of them."""
     if operation == "==":
         return Term.of("timestamp", "in", ())
     if operation == "!=":

@@ -213,7 +213,7 @@ def _fields_by_number(writer: AvroType, reader: AvroType) -> dict[int, AvroType]
 
 
 class _Place(NamedTuple):
-    """Where values stand: the rows of the whole values that they are in, and their path in these."""
+    """The place of values: the rows of the whole values that contain them, and the path inside."""
 
     rows: Rows
     live: _Mask
@@ -225,7 +225,7 @@ class _Place(NamedTuple):
         return self._replace(live=self.live & mask)
 
     def inside(self, name: str) -> _Place:
-        """The place of a field."""
+        """The place of a field of these values."""
         return self._replace(path=(*self.path, name))
 
 

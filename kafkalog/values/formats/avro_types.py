@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from kafkalog.text import MILLISECONDS
 from kafkalog.values.formats.avro_texts import big_decimal_texts, uuid_texts
 from kafkalog.values.types import SchemaError
 
@@ -60,7 +61,7 @@ LOGICAL_TYPES: Final = {
     "duration": LogicalType(("fixed",), size=12),
 }
 NO_LOGICAL: Final = LogicalType(())
-DAY_MS: Final = 86_400_000
+DAY_MS: Final = MILLISECONDS["d"]
 
 
 @dataclass(slots=True, eq=False)

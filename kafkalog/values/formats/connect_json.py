@@ -21,8 +21,9 @@ import pyarrow as pa
 from kafkalog.interchange.table_types import Digits, Path, json_text
 from kafkalog.values.formats.avro_texts import digits_text
 from kafkalog.values.formats.avro_types import DAY_MS, VARIABLE_SCALE
-from kafkalog.values.formats.json_schema import MISSING
+from kafkalog.values.formats.json_schema import MISSING, NOT_OF_TYPE
 from kafkalog.values.formats.json_text import NotJson, parse
+from kafkalog.values.mixed_fields import NOT_FINITE
 from kafkalog.values.payloads import Faults
 from kafkalog.values.types import MOST_DEPTH, MOST_FIELDS, SchemaError
 
@@ -190,7 +191,7 @@ def _fault(why: str, path: Path, faults: Faults) -> None:
 
 
 def _not(kind: str, path: Path, faults: Faults) -> None:
-    _fault(f"does not match its schema: {{}} is not of type {kind}", path, faults)
+    _fault(NOT_OF_TYPE.format("{}", kind), path, faults)
 
 
 def _or_null(read: _Read, is_optional: bool, value: _Json, path: Path, faults: Faults) -> _Json:
@@ -211,7 +212,7 @@ def _whole(kind: str, limits: tuple[int, int], value: _Json, path: Path, faults:
 def _real(kind: str, value: _Json, path: Path, faults: Faults) -> float | None:
     if isinstance(value, Digits):
         return float(value.text)
-    if (isinstance(value, (int, float)) and not isinstance(value, bool)) or value in ("NaN", "Infinity", "-Infinity"):
+    if (isinstance(value, (int, float)) and not isinstance(value, bool)) or value in NOT_FINITE:
         return float(value)
     _not(kind, path, faults)
     return None

@@ -67,7 +67,7 @@ def conformed(value: Any, kind: pa.DataType, faults: Faults, path: Path = ()) ->
     if pt.is_integer(kind) and isinstance(value, float) and value.is_integer():
         return int(value)
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-        faults.append((path, f"does not match its schema: {{}} is not of type {name}"))
+        faults.append((path, NOT_OF_TYPE.format("{}", name)))
         return None
     if isinstance(value, list):
         return [conformed(item, kind.value_type, faults, (*path, "[]")) for item in value]
@@ -83,6 +83,7 @@ def conformed(value: Any, kind: pa.DataType, faults: Faults, path: Path = ()) ->
 
 
 MISSING: Final = "does not match its schema: {} is missing"
+NOT_OF_TYPE: Final = "does not match its schema: {} is not of type {}"
 _PYTHON_TYPES: Final[dict[int, tuple[Any, str]]] = {
     pa.int64().id: (int, "integer"),
     pa.float64().id: ((int, float, Digits), "number"),

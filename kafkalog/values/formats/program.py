@@ -90,7 +90,7 @@ class Columns:
         one.type = pa.struct([(name, self.all[child].type) for name, child in zip(names, children, strict=True)])
 
     def name_set(self, column: int, groups: Mapping[str, Sequence[str]]) -> None:
-        """Add fields of text to a struct: the name of the field that is set, of several of which one is.
+        """Add a text field to a struct for each `oneof`: the name of the field that is set.
 
         `groups` are these fields by the name of the new one.
         """
