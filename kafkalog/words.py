@@ -392,9 +392,9 @@ timestamps = head > kafkalog.read_table(path, columns=["timestamp"])["timestamp"
 record get at = kafkalog.lookup(path, offset=42), or kafkalog.cat(path, start_offset=42)
 read_all = to_table(), to_pandas() or to_polars()
 to_duckdb duckdb = kafkalog.sql("select * from records", path), or duckdb.sql("select * from scan")
-info describe summary = kafkalog.ls(path), or kafkalog.report(path)
-to_parquet write_parquet sink_parquet to_csv write_csv sink_csv to_json write_json to_feather write write_table \
-    write_dataset to_delta write_delta save = kafkalog.export(path, "out.parquet")
+describe summary = kafkalog.ls(path), or kafkalog.report(path)
+sink_csv to_json write_json to_feather write write_table write_dataset write_delta = \
+    kafkalog.export(path, "out.parquet")
 group_by groupby agg aggregate join sort sort_by order_by sort_values unique distinct pivot value_counts \
     union sum mean max min = kafkalog.sql("select * from records", path), or to_polars() or to_pandas() first
 sql = kafkalog.sql("select * from records", path)
@@ -424,8 +424,8 @@ topic = kafkalog.scan(path, topics="orders")
 partitions topic_partitions keys items = set_apart > kafkalog.ls(path).to_pandas() for a table, list(log_dir), or \
     log_dir[topic, number]
 partitions items rows entries elements values = noun > list(result), or result[topic, number]
-hanging_transactions transactions open_transactions hanging = kafkalog.transactions(path)
-lag groups consumer_groups committed = kafkalog.groups(path)
+hanging_transactions = kafkalog.transactions(path)
+committed = kafkalog.groups(path)
 offsets = head > kafkalog.read_table(path, columns=["offset"])["offset"]
 as_dict to_json_dict json asdict dict model_dump = to_dict()
 errors problems issues warnings faults defects damage damaged corruption corruptions failures bad is_damaged = findings
@@ -434,9 +434,6 @@ is_valid is_ok valid success passed healthy is_healthy is_clean clean status ver
 lost lost_records records_lost n_lost n_lost_records n_records_lost loss lost_offsets lost_ranges data_loss missing \
     missing_records missing_offsets holes gaps = losses
 json_normalize json parse_json from_json explode struct unnest = kafkalog.scan(path, value_format="json")
-to_dask dask to_ddf = kafkalog.export(path, "out.parquet"), and dask.dataframe.read_parquet("out.parquet")
-to_spark spark toSpark = kafkalog.spark.register(spark), and spark.read.format("kafkalog").load(path)
-to_ibis ibis = kafkalog.export(path, "out.parquet"), and ibis.read_parquet("out.parquet")
 to_records to_structured as_numpy to_numpy = to_table()
 time times datetime timestamps to_datetime = datetimes()
 num_rows n_rows nrows height shape size length count = n_records
@@ -754,12 +751,12 @@ _OF_VERBS: Final = {
 """By the verb of a name that means nothing here: what reads, writes files, or writes a log."""
 
 _FUNCTIONS: Final = """
-spark to_spark read_spark from_spark register register_spark spark_session sparksession toSpark = \
+spark to_spark read_spark from_spark register register_spark spark_session sparksession tospark = \
     kafkalog.spark.register(spark), and spark.read.format("kafkalog").load(path)
 offsets_for_times offset_for_timestamp offset_for_time offsets_for_timestamps offset_at time_to_offset seek_time = \
     kafkalog.lookup(path, timestamp="2026-11-28T00:00Z"), or \
     kafkalog.open_log_dir(path)[topic, 0].offset_for_timestamp("2026-11-28T00:00Z")
-write_pandas write_polars write_arrow write_df write_dataframe write_records write_batches write_frame to_topic = \
+write_polars write_df write_dataframe write_batches write_frame to_topic = \
     kafkalog.write_table(table, path, topic=name)
 to_dask read_dask from_dask dask to_ddf = \
     kafkalog.export(path, "out.parquet"), and dask.dataframe.read_parquet("out.parquet")

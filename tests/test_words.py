@@ -98,6 +98,16 @@ def test_each_format_has_a_lead_for_those_who_type_it_as_an_option(command):
     assert {f"--{name}" for name in file_types.FORMATS} <= led
 
 
+def test_a_hint_stands_in_one_table():
+    for word, texts in words._pairs(words._FUNCTIONS).items():
+        lead = words.command_lead(words.plain(word))
+        assert word == word.lower(), "names are looked up in lower case"
+        assert lead is None or words._called(lead.python) not in texts, word
+    for word, texts in words._pairs(words._ATTRIBUTES).items():
+        # if it has several texts, another one would count without this
+        assert texts[1:] or f"use {texts[0]}" != words.unknown_function(word, ()), word
+
+
 def test_keywords_are_those_of_functions():
     known = {
         name
