@@ -179,7 +179,8 @@ class Segment(ReadMethods, metaclass=PublicType):
         """
         memory_map = False if self.memory_map == "auto" and self.is_last else self.memory_map
         source = open_source(self.path, memory_map=memory_map, was_there=self._was_there, identity=self.directory)
-        checked_size(source, self.limits)
+        if source.size > self.limits.max_segment_bytes:
+            raise too_large(source, self.limits)
         if self.part is not None:
             self._end_at(self.part, source)
         return source
@@ -545,10 +546,8 @@ def is_last_segment(path: Place, base_offset: int | None) -> bool:
     return base_offset is None or Directory.or_empty(path.absolute().parent).base_after(base_offset) is None
 
 
-def checked_size(source: ByteSource, limits: Limits) -> ByteSource:
-    """The source of a segment; raises LimitExceededError, and closes it, if it is larger than `max_segment_bytes`."""
-    if source.size > limits.max_segment_bytes:
-        source.close()
-        detail = f"{source.size} bytes, max_segment_bytes is {limits.max_segment_bytes}"
-        raise LimitExceededError(Reason.SEGMENT_TOO_LARGE, detail, path=source.path, length=source.size)
-    return source
+def too_large(source: ByteSource, limits: Limits) -> LimitExceededError:
+    """Close a file that is larger than `max_segment_bytes`, and return the error about it."""
+    source.close()
+    detail = f"{source.size} bytes, max_segment_bytes is {limits.max_segment_bytes}"
+    return LimitExceededError(Reason.SEGMENT_TOO_LARGE, detail, path=source.path, length=source.size)

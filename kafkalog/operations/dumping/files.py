@@ -7,7 +7,7 @@ import re
 
 from kafkalog import format as kf
 from kafkalog.errors import NotKafkaError, Reason
-from kafkalog.log.segment import checked_size
+from kafkalog.log.segment import too_large
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.storage.files import open_source
 from kafkalog.storage.location import AnyPath, remote_place
@@ -53,4 +53,6 @@ def beside(path: AnyPath, suffix: str) -> AnyPath:
 def open_file(path: AnyPath, options: DumpOptions) -> ByteSource:
     """Open a file; raises `LimitExceededError` if it is larger than `max_segment_bytes`."""
     source = open_source(path, memory_map=False)
-    return checked_size(source, options.limits)
+    if source.size > options.limits.max_segment_bytes:
+        raise too_large(source, options.limits)
+    return source
