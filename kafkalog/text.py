@@ -91,7 +91,7 @@ def is_slip(word: str, meant: str) -> bool:
             if at and to and letter == meant[to - 1] and word[at - 1] == other:
                 cost = min(cost, older[to - 1] + 1)
             row.append(cost)
-    return row[-1] <= 1 + (len(word) >= _LONG)
+    return bool(row[-1] <= 1 + (len(word) >= _LONG))
 
 
 _SHORT: Final = 5

@@ -269,7 +269,7 @@ class ScanReporter:
         if what is not None and console.shows_progress:
             total = sum(segment.size_in_bytes for _, partition in scan.partitions() for segment in partition.segments)
             console.start_progress(total, what)
-            # findings are looked at as bytes are done, so that damage is reported where it is met
+            # print new findings as bytes are read, so that damage shows next to the records around it
             scan.progress = self._advance
 
     def _advance(self, n_bytes: int) -> None:

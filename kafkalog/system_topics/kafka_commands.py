@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from math import isfinite
 from typing import Any, Final, Protocol
@@ -246,13 +246,7 @@ def _entity_option(name: str | None) -> str:
 
 def _acls(metadata: Tables, left: Leftovers) -> Iterator[str]:
     columns = ("resource_type", "resource_name", "pattern_type", "principal", "host", "permission")
-
-    def entry(row: Row) -> tuple[str, ...]:
-        return tuple(row[column] for column in columns)
-
-    for (kind, name, pattern, principal, host, permission), rows in groupby(sorted(metadata.acls, key=entry), entry):
-        operations = [row["operation"] for row in rows]
-        told = f"ACL: {permission} {principal} from {host} {', '.join(operations)} on {kind} {name} ({pattern})"
+    for (kind, name, pattern, principal, host, permission), operations, told in joined_acls(metadata.acls, columns):
         why = acl_problem(kind, name, pattern, principal, host, operations)
         if why:
             left.append(f"{told}: {why}")
@@ -262,6 +256,23 @@ def _acls(metadata: Tables, left: Leftovers) -> Iterator[str]:
         of_pattern = "" if pattern == "literal" else f" --resource-pattern-type {pattern}"
         who = f"--{permission}-principal={word(principal)} --{permission}-host={word(host)}"
         yield f"kafka-acls.sh {_AT} --add {who} {allowed} {option}{of_pattern}"
+
+
+def joined_acls(acls: Iterable[Row], columns: Sequence[str]) -> Iterator[tuple[tuple[str, ...], list[str], str]]:
+    """Join access rules that differ in the operation alone, sorted by all other columns, in this order.
+
+    Yields the values of these columns, the operations, and the rule as text.
+    """
+
+    def entry(row: Row) -> tuple[str, ...]:
+        return tuple(row[column] for column in columns)
+
+    for values, rows in groupby(sorted(acls, key=entry), entry):
+        operations = [row["operation"] for row in rows]
+        known = dict(zip(columns, values, strict=True))
+        of = f"{known['resource_type']} {known['resource_name']} ({known['pattern_type']})"
+        who = f"{known['permission']} {known['principal']} from {known['host']}"
+        yield values, operations, f"ACL: {who} {', '.join(operations)} on {of}"
 
 
 def acl_problem(kind: str, name: str, pattern: str, principal: str, host: str, operations: Sequence[str]) -> str:

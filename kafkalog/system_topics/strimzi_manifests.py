@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any, Final
 
 from kafkalog.format import INTERNAL_TOPICS
@@ -24,6 +23,7 @@ from kafkalog.system_topics.kafka_commands import (
     Tables,
     entity_text,
     front,
+    joined_acls,
     note_leftovers,
     operation_name,
     topic_settings,
@@ -177,13 +177,7 @@ def _users(metadata: Tables, left: Leftovers) -> Iterator[tuple[str, str, dict[s
 
 def _add_acls(metadata: Tables, users: dict[str, _User], left: Leftovers) -> None:
     columns = ("principal", "resource_type", "resource_name", "pattern_type", "host", "permission")
-
-    def entry(row: Mapping[str, Any]) -> tuple[str, ...]:
-        return tuple(row[column] for column in columns)
-
-    for (principal, kind, name, pattern, host, permission), rows in groupby(sorted(metadata.acls, key=entry), entry):
-        operations = [row["operation"] for row in rows]
-        told = f"ACL: {permission} {principal} from {host} {', '.join(operations)} on {kind} {name} ({pattern})"
+    for (principal, kind, name, pattern, host, permission), operations, told in joined_acls(metadata.acls, columns):
         user = principal.removeprefix("User:")
         is_cluster = kind != "cluster" or (name, pattern) == ("kafka-cluster", "literal")
         is_valid = {*operations} <= {*OPERATIONS.get(kind, ()), "all"} - {"two-phase-commit"}

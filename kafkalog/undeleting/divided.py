@@ -168,7 +168,7 @@ class Places:
     def _try(
         self, tail: Fragment, divided: Divided, heads: Iterable[Fragment]
     ) -> tuple[Fragment, npt.NDArray[np.void], Fragment] | None:
-        """The fragment before a divided batch, the batch, and the first of these that it ends before."""
+        """Join a fragment, the divided batch after it, and the first of `heads` that goes on there; or None."""
         for head in heads:
             if head is tail or id(head) in self._used:
                 continue

@@ -175,7 +175,7 @@ def read_intact(
     end: npt.NDArray[np.int64],
     n_batches: npt.NDArray[np.integer[Any]],
 ) -> Iterator[tuple[Window, int, int]]:
-    """Like `gather`, with the batches, of which each range has `n_batches`.
+    """Read ranges as `gather` does, and parse the `n_batches` that each holds.
 
     Raises FileChangedError if one is not intact now.
     """
