@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from kafkalog.comparing.digests import FIELDS, Database, Field
-from kafkalog.comparing.pairs import pair
-from kafkalog.comparing.sides import Side, Sides
+from kafkalog.comparing.matching_topics import Side, Sides
+from kafkalog.comparing.record_pairs import pair
 from kafkalog.errors import DEFAULT_LIMITS, Findings, NotKafkaError, Reason
 from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir

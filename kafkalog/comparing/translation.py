@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from kafkalog.comparing.content import check_fields
 from kafkalog.comparing.digests import Database, Field
-from kafkalog.comparing.pairs import pair
-from kafkalog.comparing.sides import Sides
+from kafkalog.comparing.matching_topics import Sides
+from kafkalog.comparing.record_pairs import pair
 from kafkalog.errors import Finding, NotKafkaError, Reason
 from kafkalog.format import partition_order
 from kafkalog.html import JsonFields

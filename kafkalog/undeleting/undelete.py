@@ -40,7 +40,7 @@ from kafkalog.storage.staging import StagedDirectory, scratch_directory, staged_
 from kafkalog.survey.next_steps import NextStep, boot_step, log_dirs_of
 from kafkalog.survey.startup_files import unnamed_segments
 from kafkalog.text import counted
-from kafkalog.undeleting.divided import DividedBatches, Places, parts_of
+from kafkalog.undeleting.divided_batches import DividedBatches, Places, parts_of
 from kafkalog.undeleting.fragments import Fragment, LiveBatches, find_fragments, mark_copies, torn_rows
 from kafkalog.undeleting.images import Journal, block_size, open_image, rows_of, search_image
 from kafkalog.undeleting.joining import LEVELS, Certainty, Chain, Joiner, chains_of

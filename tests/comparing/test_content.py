@@ -11,10 +11,10 @@ from effort import examples, trials
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.comparing import pairs
+from kafkalog.comparing import record_pairs
 from kafkalog.comparing.content import compare
 from kafkalog.comparing.digests import Database
-from kafkalog.comparing.pairs import longest_rising
+from kafkalog.comparing.record_pairs import longest_rising
 from kafkalog.errors import CorruptionError, CorruptionWarning, NotKafkaError
 
 
@@ -42,7 +42,7 @@ def common_subsequence(a, b):
 def test_each_record_is_the_same_moved_missing_or_repeated(seed, tmp_path, monkeypatch):
     if seed % 2:
         # as if the records did not fit into memory together
-        monkeypatch.setattr(pairs, "_BYTES_OF_ROW", 2**26)
+        monkeypatch.setattr(record_pairs, "_BYTES_OF_ROW", 2**26)
     rng = random.Random(seed)
     n_values = rng.choice([3, 10, 10_000])
     a = [(rng.randrange(2), b"%d" % rng.randrange(n_values)) for _ in range(rng.randrange(2, 60))]

@@ -20,7 +20,7 @@ from kafkalog.codec import crc32c, decode_headers
 from kafkalog.errors import OutputExistsError, ReadError, UnsafePathError
 from kafkalog.log.searching.resync import find_batches
 from kafkalog.storage.bad_sectors import BadSectorSource
-from kafkalog.undeleting import divided
+from kafkalog.undeleting import divided_batches
 
 BLOCK = 4096
 LEVELS = ("certain", "likely", "alone")
@@ -196,7 +196,7 @@ def test_the_report_counts_the_divided_batches_that_were_not_looked_for(tmp_path
     (tmp_path / "image").write_bytes(data[: 2 * BLOCK] + rng.randbytes(BLOCK) + blocks_of(data[2 * BLOCK :]))
     for limit in ("_MOST_STARTS", "_MOST_TRIED", "_MOST_NEAR", "_MOST_BYTES"):
         with monkeypatch.context() as patch:
-            patch.setattr(divided, limit, 0)
+            patch.setattr(divided_batches, limit, 0)
             report = kafkalog.undelete(tmp_path / "image", dry_run=True)
         assert report.summary["n_untried_batches"] == 1, limit
     assert kafkalog.undelete(tmp_path / "image", dry_run=True).to_dict()["partitions"][0]["certainty"] == "certain"
@@ -214,8 +214,8 @@ def test_divisions_are_those_at_which_the_checksum_is_correct():
         first = np.frombuffer(batch[:cut] + rng.randbytes(size - cut), np.uint8)
         second = np.frombuffer(rng.randbytes(cut) + batch[cut:], np.uint8)
         crc = crc32c(batch[21:])
-        assert [*divided.divisions(first, second, crc, cuts[0], block)] == [cut]
-        assert not [*divided.divisions(first, second, crc ^ 1, cuts[0], block)]
+        assert [*divided_batches.divisions(first, second, crc, cuts[0], block)] == [cut]
+        assert not [*divided_batches.divisions(first, second, crc ^ 1, cuts[0], block)]
 
 
 @pytest.fixture

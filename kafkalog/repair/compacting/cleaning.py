@@ -20,7 +20,7 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.encode import encode_batches
-from kafkalog.repair.compacting.facts import CleanerFacts, are_aborted, decoded
+from kafkalog.repair.compacting.cleaner_facts import CleanerFacts, are_aborted, decoded
 from kafkalog.state.producers import with_markers
 from kafkalog.state.transactions import TransactionReplay, rows_of_transactions
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, OutputExistsError, Reason, UnwritableError, WriteError
 from kafkalog.log.segment import Segment
+from kafkalog.repair.compacting.cleaner_facts import CleanerFacts
 from kafkalog.repair.compacting.cleaning import CleanerPass
 from kafkalog.repair.compacting.compacted_partitions import CompactedPartition
-from kafkalog.repair.compacting.facts import CleanerFacts
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.state.log_config import LONG_MAX, NEVER_ROLLS, LogConfig
 from kafkalog.state.outcomes import TransactionOutcomes

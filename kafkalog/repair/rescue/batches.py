@@ -19,7 +19,7 @@ from kafkalog.log.recovery import rows_to_replay
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import Window
 from kafkalog.records.columns import RecordColumns
-from kafkalog.repair.compacting.facts import are_aborted, decoded, rows_of_records
+from kafkalog.repair.compacting.cleaner_facts import are_aborted, decoded, rows_of_records
 from kafkalog.repair.rescue.replica import Replica, Rows, file_numbers, runs
 from kafkalog.repair.salvaging.plan import read_intact, with_epochs
 from kafkalog.scanning.conditions.latest import LatestOffsets

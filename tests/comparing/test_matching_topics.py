@@ -3,7 +3,7 @@
 import pytest
 
 from kafkalog.cli import main
-from kafkalog.comparing.sides import pair_topics
+from kafkalog.comparing.matching_topics import pair_topics
 from kafkalog.errors import UnknownNameError
 
 
