@@ -10,6 +10,7 @@ from typing import Final
 
 from kafkalog.cli.typed import (
     LINE,
+    OPERATIONS,
     TOPICS,
     Advice,
     in_filter,
@@ -94,7 +95,7 @@ def search(name: str, typed: Sequence[str]) -> Advice:
 
 _OF_RECORDS: Final = re.compile(
     r"(?:not\s)?\(*\s*(?:key|value|offset|timestamp|topic|partition|headers|producer_id)[\w.-]*\s*"
-    r"(?:[=<>!]|(?:is|in|not|like|contains|matches|starts_with|has|between)\s)"
+    rf"(?:[=<>!]|(?:not|{'|'.join(OPERATIONS)})\s)"
 )
 """The beginning of a condition on records."""
 

@@ -139,7 +139,9 @@ def with_unit(option: str, value: str) -> str:
     return f"{value}{unit[1][0]}" if unit and value.isdecimal() else value
 
 
-CONDITION: Final = re.compile(r"(?i)[=<>]|\s(?:in|is|like|contains|matches|starts_with|has|between)\s")
+OPERATIONS: Final = ("in", "is", "like", "contains", "matches", "starts_with", "has", "between")
+"""Words of conditions, those of `kafkalog.values.mixed_fields.TEXT_OPERATIONS` among them."""
+CONDITION: Final = re.compile(rf"(?i)[=<>]|\s(?:{'|'.join(OPERATIONS)})\s")
 
 
 FORMATS_OF_VALUES: Final = {

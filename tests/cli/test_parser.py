@@ -14,9 +14,11 @@ from kafkalog.cli.app import build_parser, main
 from kafkalog.cli.commands import JOBS, LOCAL, SUMMARIES
 from kafkalog.cli.other_options import _commands, alternatives
 from kafkalog.cli.parser import SHELLS, USUAL, Misuse
+from kafkalog.cli.typed import OPERATIONS
 from kafkalog.errors import Limits
 from kafkalog.records.partitioner import PARTITIONERS
 from kafkalog.values import encoding
+from kafkalog.values.mixed_fields import TEXT_OPERATIONS
 from kafkalog.values.options import FORMATS
 
 
@@ -204,6 +206,7 @@ def _option(command, name):
 
 
 def test_choices_that_help_spells_out_are_those_of_the_code():
+    assert {*TEXT_OPERATIONS} <= {*OPERATIONS}
     assert set(_option("load", "--partitioner").choices) == {*PARTITIONERS}
     for described in (kafkalog.write_table, kafkalog.codec.partitions):
         assert all(re.search(rf"\b{name}\b", str(described.__doc__)) for name in PARTITIONERS), described
