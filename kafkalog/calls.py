@@ -12,11 +12,10 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FunctionType
-from typing import Any, Final, NoReturn, SupportsIndex, TypeVar, cast
+from typing import Any, Final, SupportsIndex, TypeVar, cast
 
 from kafkalog.argument_types import MOST, checked, typed_options
 from kafkalog.column_names import ALL_COLUMNS
-from kafkalog.text import near_name
 
 Call = TypeVar("Call")
 OfClass = TypeVar("OfClass", bound=type)
@@ -122,15 +121,6 @@ def leading_names(cls: OfClass) -> OfClass:
     setattr(cls, "__getattr__", missing_attribute)  # noqa: B010 - type checkers would take any name for an attribute
     lead(cls, ("from_", "to_"), named)
     return cls
-
-
-def missing_in_module(module: str, names: Sequence[str], name: str) -> NoReturn:
-    """Raise AttributeError for a name that a public module does not have, with the one that is meant, or all."""
-    message = f"module {module!r} has no attribute {name!r}"
-    if not name.startswith("_"):
-        close = near_name(name, names)
-        message += f"; did you mean {close}?" if close else f"; there are {', '.join(names)}"
-    raise AttributeError(message, name=name, obj=None)
 
 
 def _unknown(

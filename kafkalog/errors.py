@@ -12,20 +12,19 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from kafkalog._kernels.wire import STATUS
 from kafkalog.calls import leading_class, leading_names
 from kafkalog.html import JsonFields, PartsReport, PublicNames, ReportList
-from kafkalog.text import counted, near, offset_range
+from kafkalog.text import LeadingText, counted, missing_in_module, near, offset_range
 
 OnCorruption = Literal["raise", "stop", "skip"]
 """What to do about damage: raise, stop reading that partition at the damage, or skip it."""
 
 
-class Reason(StrEnum):
+class Reason(LeadingText):
     """Why something is wrong. The strings are stable, so programs can compare them."""
 
     SIZE_NEGATIVE = "size_negative"
@@ -684,8 +683,10 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Raise AttributeError, with the error or warning that is meant."""
-        message = f"module {__name__!r} has no attribute {name!r}"
-        if name.endswith(("Error", "Exception", "Warning")):
-            meant = near(name, [one for one in globals() if one.endswith(("Error", "Warning"))])
-            message += f"; did you mean {meant}?" if meant else "; KafkalogError is the base of all errors about files"
-        raise AttributeError(message)
+        classes = [one for one in globals() if one.endswith(("Error", "Warning")) or one in _OTHER_CLASSES]
+        if name.endswith(("Error", "Exception", "Warning")) and near(name, classes) is None:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(f"{message}; KafkalogError is the base of all errors about files", name=name, obj=None)
+        missing_in_module(__name__, classes, name)
+
+    _OTHER_CLASSES: Final = ("Finding", "Limits", "Loss", "Reason")

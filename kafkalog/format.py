@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from enum import IntEnum
 from functools import lru_cache
 from operator import attrgetter
-from typing import Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import numpy as np
+
+from kafkalog.text import LeadingInt, missing_in_module
 
 # bits of a batch's attributes
 CODEC_MASK: Final = 0x07
@@ -42,7 +43,7 @@ NO_EPOCH: Final = -1
 MAX_OFFSET: Final = 2**63 - 1
 
 
-class Codec(IntEnum):
+class Codec(LeadingInt):
     """Compression codec ids, as in the attributes of a batch (`CompressionType`)."""
 
     NONE = 0
@@ -61,7 +62,7 @@ DEFAULT_LEVELS: Final = {Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3}
 """Kafka's default levels. For gzip, -1 means 6; for lz4, 9 means the fast compressor."""
 
 
-class TimestampType(IntEnum):
+class TimestampType(LeadingInt):
     """What a record's timestamp means (`TimestampType`). A v0 record has none."""
 
     NO_TIMESTAMP_TYPE = -1
@@ -72,7 +73,7 @@ class TimestampType(IntEnum):
 TIMESTAMP_TYPE_NAMES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
 
-class ControlRecordType(IntEnum):
+class ControlRecordType(LeadingInt):
     """The type in a control record's key (`ControlRecordType`)."""
 
     ABORT = 0
@@ -368,3 +369,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def codec_name(codec: int) -> str:
     """Name of a codec id: `"none"`, `"gzip"`, ...; `"unknown(n)"` for ids that Kafka does not define."""
     return CODEC_NAMES[codec & CODEC_MASK]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        names = [one for one, value in globals().items() if getattr(value, "__module__", "") == __name__]
+        missing_in_module(__name__, [one for one in names if not one.startswith("_")], name)

@@ -7,10 +7,12 @@ Every read is checked: reading past the end raises `IndexError`, and the record 
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+
+from kafkalog.text import missing_in_module
 
 __all__ = [
     *("Headers", "contains", "ends_with", "equals", "f32_of_bits", "f64_of_bits", "find", "get_header", "has_header"),
@@ -298,3 +300,9 @@ HELPERS: dict[str, Any] = {
     name: value for name, value in list(globals().items()) if getattr(value, "__module__", "") == __name__
 }
 """Every function and class of this module by name, for the compiler of user functions."""
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        missing_in_module(__name__, __all__, name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from enum import EnumType, IntEnum, StrEnum
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,6 +97,70 @@ def is_slip(word: str, meant: str) -> bool:
 
 _SHORT: Final = 5
 _LONG: Final = 8
+
+
+def missing_in_module(module: str, names: Sequence[str], name: str) -> NoReturn:
+    """Raise AttributeError for a name that a public module does not have, with the one that is meant, or all."""
+    message = f"module {module!r} has no attribute {name!r}"
+    if not name.startswith("_"):
+        close = near_name(name, names) or near(name, names)
+        message += f"; did you mean {close}?" if close else f"; there are {', '.join(_with_first(name, names))}"
+    raise AttributeError(message, name=name, obj=None)
+
+
+def _with_first(word: object, names: Iterable[str]) -> list[str]:
+    """Names, those that have a word in them first."""
+    return sorted(names, key=lambda one: str(word).lower() not in one.lower())
+
+
+class _Members(EnumType):
+    """The class of enums whose errors about a name that is not there name those that are."""
+
+    def __getattr__(cls, name: str) -> Any:
+        """Return a member; raise AttributeError that names the one that is meant, or all."""
+        member = cls._member_map_.get(name) if not name.startswith("_") else None
+        if member is None:
+            message = f"type object {cls.__name__!r} has no attribute {name!r}"
+            raise AttributeError(f"{message}{'' if name[:1] == '_' else cls._meant(name)}", name=name, obj=None)
+        return member
+
+    def __getitem__(cls: type[Any], name: str) -> Any:
+        """Return a member; raise KeyError that names the one that is meant, or all."""
+        if name not in cls._member_map_:
+            raise KeyError(f"{cls.__name__} has no {name!r}{cls._meant(name)}")
+        return cls._member_map_[name]
+
+    def _meant(cls, word: object) -> str:
+        names = [*cls._member_map_]
+        close = near(str(word), names)
+        values = [one for one in names if getattr(cls._member_map_[one], "value", None) == word]
+        found = values[0] if values else close
+        there = f"; there are {first_names(_with_first(word, names), _NAMES)}"
+        return f"; did you mean {cls.__name__}.{found}?" if found else there
+
+
+_NAMES: Final = 24
+"""Names of an enum that an error lists at most."""
+
+
+def _no_member(cls: Any, value: object) -> None:
+    raise ValueError(f"{value!r} is no value of {cls.__name__}{cls._meant(value)}")
+
+
+class LeadingInt(IntEnum, metaclass=_Members):
+    """Numbers with names, whose errors lead to those that there are."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        _no_member(cls, value)
+
+
+class LeadingText(StrEnum, metaclass=_Members):
+    """Texts with names, whose errors lead to those that there are."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        _no_member(cls, value)
 
 
 def partition_word(word: str) -> tuple[str, str] | None:

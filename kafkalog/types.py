@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from kafkalog.calls import missing_in_module
 from kafkalog.indexes.measures import IndexMeasures
 from kafkalog.operations.inspecting import (
     EpochsOptions,
@@ -30,6 +29,7 @@ from kafkalog.system_topics.remote_log import RemoteSegment
 from kafkalog.system_topics.schemas import Schema, SchemaReference
 from kafkalog.system_topics.share_state import Delivery
 from kafkalog.system_topics.transactions import OpenTransaction, Transaction
+from kafkalog.text import missing_in_module
 from kafkalog.values.options import Decode
 from kafkalog.writing.partition_writer import AppendResult
 

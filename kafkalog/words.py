@@ -166,7 +166,9 @@ size sizes df storage-usage usage > kafkalog space PATH | space(path)
 html dashboard health doctor diagnose ui serve-report > kafkalog report PATH -o report.html \
     | report(path).write("report.html")
 batch batch-info dump-batches compression codecs properties > kafkalog batches PATH --summary | batches(path)
-hexdump xxd od raw strings zstreamdump dump-tree dump-super \
+hexdump xxd od hd hex > kafkalog batches PATH for the positions of batches (xxd -s N FILE.log prints the bytes there), \
+    or kafkalog dump FILE.log --print-data-log | batches(path), or dump("FILE.log")
+raw strings zstreamdump dump-tree dump-super \
     > kafkalog dump FILE.log --print-data-log, or kafkalog batches PATH | dump("FILE.log")
 crc32c crc32 > kafkalog verify PATH | codec.crc32c(data)
 check-crcs crc-ok check-crc verify-crc verify-crcs crcs > kafkalog verify PATH \
@@ -178,7 +180,9 @@ varint varints > kafkalog dump FILE | codec.decode_varints(data), or codec.encod
 writer log-writer segment-writer > kafkalog load FILE -o DIR --topic TOPIC | PartitionWriter("DIR/orders-0"), or \
     write_table(table, path, topic=name)
 encode > kafkalog load FILE -o DIR --topic TOPIC | codec.encode(columns)
-damage corruption crc checksum md5sum sha256sum sha1sum scrub verify-checksum integrity test lint sanity is-ok \
+checksum checksums md5sum md5 sha256sum sha1sum digest > kafkalog verify PATH, or kafkalog diff --content A B for what \
+    differs | verify(path), or comparing.content.compare(a, b) for what differs
+damage corruption crc scrub verify-checksum integrity test lint sanity is-ok \
     > kafkalog verify PATH \
     | verify(path)
 demo example test-data generate fixture quickstart > kafkalog sample DIR | sample(output)
@@ -283,6 +287,7 @@ headers header header_columns = \
 key grep = filters > filters="key == abc"
 mode overwrite append if_exists exist_ok force replace = \
     partitioner > another path or topic: partitions that exist are never changed
+parameters parameter values bind binds args arguments = params
 lazy = > to_polars().lazy(), or polars.scan_pyarrow_dataset(kafkalog.dataset(path)), which reads what is needed
 nthreads = threads
 filter query condition predicate where expression keep = filters
@@ -301,7 +306,8 @@ value_deserializer value_type format fmt deserializer = value_format
 key_deserializer key_type = key_format
 registry schema_registry schema_registry_url = schemas
 schema value_schema avro_schema schema_file avsc = \
-    decode > value_format={"format": "avro", "schema": VALUE}, or schemas= for a registry
+    decode > value_format={"format": "avro", "schema": VALUE} for Avro (or protobuf, jsonschema), schemas= for a \
+    registry, or value_format="json", which takes the types from the values
 key_schema = decode > key_format={"format": "avro", "schema": VALUE}, or schemas= for a registry
 out dest destination dst target to path output_path filename = output
 dryrun simulate preview = dry_run
@@ -587,6 +593,9 @@ def unknown_keyword(name: str, known: Collection[str], value: object = None) -> 
     """
     if place := _place(name, known, value):
         return place
+    if name.endswith("schema") and isinstance(value, dict) and "type" not in value and "decode" in known:
+        fields = [f"value.{one}" for one in value]
+        return f'use value_format="json", which takes types from the values, and columns={shown(fields)} for fields'
     if name in ("partition", "partition_id") and "partitioner" in known:
         return "partitions= is their number; a column partition has that of each record (0 by default)"
     if name in ("output", "html", "html_path") and name not in known and "config" in known:
@@ -751,7 +760,10 @@ _OF_VERBS: Final = {
 """By the verb of a name that means nothing here: what reads, writes files, or writes a log."""
 
 _FUNCTIONS: Final = """
-spark to_spark read_spark from_spark register register_spark spark_session sparksession tospark = \
+register attach register_duckdb to_duckdb from_duckdb connect_duckdb duckdb_connection create_view = \
+    kafkalog.sql("select * from orders", path), or con.register("orders", kafkalog.scan(path, topics="orders")) for a \
+    connection of DuckDB; kafkalog.spark.register(spark) for Spark
+spark to_spark read_spark from_spark register_spark spark_session sparksession tospark = \
     kafkalog.spark.register(spark), and spark.read.format("kafkalog").load(path)
 offsets_for_times offset_for_timestamp offset_for_time offsets_for_timestamps offset_at time_to_offset seek_time = \
     kafkalog.lookup(path, timestamp="2026-11-28T00:00Z"), or \

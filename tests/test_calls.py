@@ -268,3 +268,25 @@ def test_a_wrong_keyword_of_any_function_and_method_leads_to_those_that_there_ar
         except TypeError as error:
             failed += [] if leads.search(str(error)) else [f"{name}: {error}"]
     assert not failed, "\n".join(failed)
+
+
+def test_a_name_that_a_public_module_or_an_enum_does_not_have_leads_to_those_that_there_are():
+    failed = []
+    for module in (kafkalog, *(getattr(kafkalog, name) for name in kafkalog._PUBLIC_MODULES)):
+        for name in ("frobnicate", "Frobnicate"):
+            with pytest.raises(AttributeError) as error:
+                getattr(module, name)
+            named = re.search(r"; there (?:are|is) (\w+)", str(error.value))
+            failed += [] if named and hasattr(module, named[1]) else [str(error.value)]
+    for kind in (kafkalog.Codec, kafkalog.TimestampType, kafkalog.ControlRecordType, kafkalog.Reason):
+        first = next(iter(kind))
+        slip = first.name[:-1] + "X"
+        for ask in (functools.partial(getattr, kind), lambda word, kind=kind: kind[word], kind):
+            for word, lead in (("frob", first.name), (slip, f"did you mean {kind.__name__}.{first.name}")):
+                with pytest.raises((AttributeError, KeyError, ValueError)) as error:
+                    ask(word)
+                failed += [] if lead in str(error.value) else [str(error.value)]
+    assert not failed
+    assert kafkalog.functions.contains is not None
+    with pytest.raises(AttributeError, match="did you mean starts_with"):
+        kafkalog.functions.startswith  # noqa: B018

@@ -369,6 +369,11 @@ kafkalog.codec.check_crcs(p) -> kafkalog.read_numpy(
 kafkalog.write_numpy -> kafkalog.write_table
 """
 SECOND_DAY = """
+kafkalog.sql('select count(*) from orders where "offset" < ?', d, params=[3]).fetchall() == [(3,)] or 1 / 0
+kafkalog.sql('select count(*) from orders where "offset" < ?', d) -> params= has the values of ?
+kafkalog.sql('select 1', d, parameters=[1]) -> use params=
+kafkalog.register -> con.register("orders", kafkalog.scan(path, topics="orders"))
+kafkalog.read_table(d, schema={"fruit": str}) -> value_format="json", which takes types from the values, and columns=[
 # wrong arguments
 kafkalog.Limits(max_batch=1) -> did you mean max_batch_bytes=?
 kafkalog.LogConfig(segment_byte=1) -> did you mean segment_bytes=?
@@ -1201,15 +1206,38 @@ kafkalog cat D --min-timestamp 5 -> about 'timestamp' there are --start-timestam
 kafkalog trim P --log-start-offset 5 -o new -> about 'offset' there is --before-offset (see
 kafkalog load in.csv -o new --timestamp-field ts -> about 'timestamp' there are --timestamp-column, --truncate
 kafkalog cat D --schema-id 5 -> an option of kafkalog load; about 'schema id' there are --id-size, --schema
-kafkalog boot D -o new --verify-it -> about 'verify' there is --dry-run (see
-kafkalog ls D --min-size 5 -> about 'size' there is --bytes (see
-kafkalog diff D D --keys -> about 'keys' there is --ignore (see
+kafkalog boot D -o new --verify-it -> the help of --dry-run has the word 'verify' (see
+kafkalog ls D --min-size 5 -> the help of --bytes has the word 'size' (see
+kafkalog diff D D --keys -> the help of --ignore has the word 'keys' (see
 # another command has it, or none
 kafkalog salvage D -o new --keep-going -> an option of kafkalog dump; those of kafkalog salvage are below (see
 kafkalog compact P -o new --dirty-ratio 0.5 -> its options are below (see
 kafkalog cat D --frob 5 --zap -c 3 -> no options --frob, --zap, -c; --frob, --zap: its options are below; -c: use -n 3
 """
-TABLES = ROUND_9 + ROUND_8 + UNKNOWN_OPTIONS + OPERATOR + DOOR + COMMANDS + OTHER_TOOLS + MORE_MISTAKES
+ROUND_10 = """
+kafkalog get D orders:0:2 -> kafkalog cat PATH -t orders -p 0 --filter 'offset == 2' (see
+kafkalog get D orders-0@2 -> kafkalog cat PATH -t orders -p 0 --filter 'offset == 2' (see
+kafkalog cat D orders:0:2 -> kafkalog cat PATH -t orders -p 0 --start-offset 2 -n 1
+kafkalog cat D --between yesterday now -> kafkalog cat PATH --start-timestamp -1d --end-timestamp now
+kafkalog cat D --between 2026-11-29 2026-11-30 -> --start-timestamp 2026-11-29 --end-timestamp 2026-11-30
+kafkalog cat D --between 1 3 -> --start-offset 1 --end-offset 3, which leaves out 3 itself: kafkalog cat PATH
+kafkalog cat D -c partition,offset --format tsv -> -c: use --columns partition,offset; --format: use kafkalog export
+kafkalog tail -F P -n 2 -> kafkalog cat --follow PATH --tail 2
+kafkalog cat D --value-only -0 -> kafkalog cat PATH --columns value
+kafkalog cat D --tombstones -> kafkalog cat PATH --filter 'value is null'
+kafkalog cat D -t orders --jq .value.fruit -> kafkalog cat PATH -t orders --json --value-format json | jq .value.fruit
+kafkalog salvage D --in-place -> use -o DIR: PATH is never changed, this command makes a copy
+kafkalog hexdump S --offset 100 -> xxd -s N PATH prints the bytes there
+kafkalog checksum D P -> kafkalog diff --content PATH
+kafkalog lag D --max 10 -> kafkalog groups PATH --json | jq -c 'select(.lag > 10)'
+kafkalog dump S --offset 5 -> option of kafkalog lookup
+kafkalog cat D --fail -> the help of --on-corruption has the word 'fail'
+kafkalog recover D 'key == a' -> ; recover takes no condition
+kafkalog cat D ordres -> did you mean the topic orders? kafkalog cat PATH -t orders
+kafkalog export D -o x.tsv -> x.tsv: csv is written with commas; end the name in .csv
+kafkalog sql "select headers['x'] from orders" D -> map_from_entries(headers)['name']
+"""
+TABLES = ROUND_10 + ROUND_9 + ROUND_8 + UNKNOWN_OPTIONS + OPERATOR + DOOR + COMMANDS + OTHER_TOOLS + MORE_MISTAKES
 TABLES += FIRST_TRIES + KINDS + TRIES
 SPARK_JOBS = ("scan", "verify", "reindex")
 

@@ -20,7 +20,8 @@ PACKAGE = Path(__file__).parent.parent / "kafkalog"
 # each imports from those before it; names in one tuple stand side by side and do not import one another
 ORDER = (
     ("_kernels",),
-    ("format", "column_names", "functions", "text", "result_kinds"),
+    ("text",),
+    ("format", "column_names", "functions", "result_kinds"),
     ("words",),
     ("argument_types",),
     ("calls",),

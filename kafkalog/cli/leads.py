@@ -25,6 +25,7 @@ from kafkalog.cli.typed import (
     is_query,
     is_table,
     is_topic,
+    partition_named,
     positions,
     put,
     shown,
@@ -109,7 +110,7 @@ _VERBS: Final = ("list", "describe", "show", "get", "view", "display", "print", 
 
 def unknown_command(argv: Sequence[str], known: Sequence[str]) -> Advice:
     """What to type instead of an unknown command: the command, or the most similar one, or else all of them."""
-    name, rest = plain(argv[0]), [part for word in argv[1:] for part in _of_record(word)]
+    name, rest = plain(argv[0]), _records_apart(argv[1:])
     lead = command_lead(name)
     if asked := _records_asked(name, lead, rest):
         return asked
@@ -170,12 +171,19 @@ def _own_as_option(words: Sequence[str], known: Collection[str]) -> list[str]:
     return [own[0][2:], *(word for word in words if word != own[0])] if own else []
 
 
-def _of_record(word: str) -> list[str]:
-    """The words for a record as `cat` prints its place, such as ``orders-0@5``; the word itself if it is none."""
-    found = re.fullmatch(r"(.+)@(\d+)", word)
-    if found is None or is_path(word) or not is_path(found[1]):
-        return [word]
-    return [found[1], "--start-offset", found[2], "-n", "1"]
+def _records_apart(typed: Sequence[str]) -> list[str]:
+    """Words with the place of a record in two, such as ``orders-0@5`` as `cat` prints it, or ``orders:0:5``."""
+    paths = [*filter(is_path, typed)]
+    parts: list[str] = []
+    for word in typed:
+        found = re.fullmatch(r"(.+)[@:](\d+)", word)
+        if found is None or is_path(word):
+            parts.append(word)
+        elif is_path(found[1]):
+            parts += [found[1], "--start-offset", found[2], "-n", "1"]
+        else:
+            parts += [found[1], found[2]] if partition_named(found[1], paths) else [word]
+    return parts
 
 
 def _advice_of(lead: Lead, typed: Sequence[str]) -> Advice:
@@ -283,6 +291,8 @@ def _best_first(line: str, typed: Sequence[str]) -> str:
     others = line.split(", or ")
     paths = [word for word in arguments(typed)[0] if is_path(word)]
     others = [one for one in others if not _fails_for(one, paths)] or others
+    if len(paths) == 2:
+        others.sort(key=lambda one: " A B" not in one)
     given = {word for word in typed if not word.startswith("-") and not is_path(word)}
     if given and "--key" in typed and "WORD" not in others[0]:
         others.sort(key=lambda one: "WORD" not in one)
@@ -438,6 +448,10 @@ def filled(line: str, typed: Sequence[str]) -> str:
 
 def _with_paths(line: str, paths: Sequence[str]) -> str:
     """A line with all the paths that were typed, or with the first one for a command that takes one."""
+    if len(paths) == 2:
+        line = re.sub(r"\bA B\b", shown(paths), line)
+    if paths and paths[0].endswith(".log"):
+        line = line.replace("FILE.log", shlex.quote(paths[0]))
     if len(paths) > 1 and not re.search(rf"kafkalog (?:{_OF_ONE_PATH}) PATH", line):
         return line.replace("PATH", shown(paths))
     return line.replace("PATH", shlex.quote(_read_by(line, paths[0]))) if paths else line

@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkalog.cli.leads import filled
@@ -42,8 +42,8 @@ class Instead(NamedTuple):
     """What follows the message, on lines of its own."""
     words: Sequence[str] | None = None
     """What stands in its place in a command line; None if that is for the reader to fill in."""
-    takes_value: bool = False
-    """Whether the next word is its value."""
+    takes_value: int = False
+    """How many of the next words are its value."""
     command: str | None = None
     """The command that has this, if it is another."""
 
@@ -96,6 +96,12 @@ _OPTIONS: Final = r"""
 --tail-from --skip --skip-offsets --skip-records --offset-from | --start-offset | --start-offset N
 --sort --sort-by --order-by | --columns | kafkalog sql 'select * from TOPIC order by COLUMN' PATH
 --count --count-only --wc | -n | kafkalog export PATH --dry-run (it counts records); -n N reads some
+-F --retry | --follow | --follow
+--max --max-lag --min-lag --threshold --fail-above --lag-above --lag-threshold --alert --warn --critical | groups
+    | --json, and jq -c 'select(.lag > VALUE)' for the groups that are further behind
+--in-place --inplace | --output | -o DIR: PATH is never changed, this command makes a copy
+-0 --print0 --null-data | | leave it out: each record ends with a line
+--deleted --nulls --null-values --tombstone --tombstones --only-tombstones | --filter | --filter 'value is null'
 -A -B --context | --start-offset | --start-offset N --end-offset N
 --json-value --json-values --parse-json --decode-json | --value-format | --value-format json
 --value-as | --value-format | --value-format VALUE
@@ -114,6 +120,7 @@ _OPTIONS: Final = r"""
 -l --lines --text --plain --raw | load | lines of text become a table with jq -Rc '{value: .}' FILE > lines.jsonl, \
     then kafkalog load lines.jsonl -o DIR --topic TOPIC --encoding utf8
 -t --topics --table | load | --topic VALUE
+--table | export | leave it out: databases are not written, and -t chooses a topic
 --csv --parquet --json-lines --arrow --arrows --jsonl --ndjson --from --source | load | pass PATH without an option
 --sep --separator --delimiter --delim -d --quote --quotechar | load
     | leave it out: the delimiter is found in the first line: comma, semicolon, tab or pipe
@@ -137,6 +144,7 @@ _OPTIONS: Final = r"""
 --sample --every | -n | -n VALUE, or kafkalog sql 'select ... using sample 10' PATH
 --reverse --desc --tac --order | --tail | kafkalog sql 'select * from TOPIC order by timestamp desc limit N' PATH, the \
     newest first (--tail N has the last N of each partition, oldest first)
+--jq -q-jq | --value-format | --json --value-format json, and a pipe into jq VALUE
 --pretty --indent --jq | --json | --json, and a pipe into jq
 --color --no-color --no-headers --no-header --tree --recursive --unit --units --by | | leave it out
 --retention | boot | --set 'TOPIC:retention=as-was' for the old retention, --set TOPIC:retention.ms=MS for a time; \
@@ -192,6 +200,7 @@ _OPTIONS: Final = r"""
 --last-n | --tail | --tail VALUE
 -c --count --max-messages --head --top --first --lines --max --take --read-num --max-records --num --rows --nrows --size
     --max-lines --max-rows --max-results --messages --num-records --num-messages --num-rows | -n | -n VALUE
+-c --cols --column-names | --columns | --columns VALUE
 --limit -n -c --count --head --max --max-messages --max-records --num --lines --first --take --rows --top --max-lines
     --max-rows | --limits
     | leave it out, or pipe it into head -n VALUE
@@ -199,7 +208,8 @@ _OPTIONS: Final = r"""
 -f% --format --fmt --template --property --formatter --formatter-property --output-hex --hex -F | --columns
     | --columns offset,key,value, or --json
 --keys-only --key-only --no-value --no-values --hide-value | --columns | --columns offset,key
---values-only --value-only --no-key --no-keys | --columns | --columns offset,value
+--values-only --value-only --no-key --no-keys --only-values --payload-only | --columns
+    | --columns value for values alone, or --json --value-format json, and a pipe into jq -c .value
 --fields --select --usecols --cut --col | --columns | --columns key,value
 -K -D -Z --delimiter --print-key --print-value --print-offset --print-timestamp --print-partition --print-headers --null
     | --columns | --columns offset,key,value, or --json
@@ -222,7 +232,8 @@ _OPTIONS: Final = r"""
 -s --value-deserializer --deserializer --decode --serde --value-type --avro --protobuf | --value-format
     | --value-format avro (or json, protobuf, utf8)
 --key-deserializer --key-type | --key-format | --key-format utf8 (or json, avro)
--r-raw --raw-output --raw-values --slurp | --columns | --columns value for values alone, or --json, and a pipe into jq
+-r-raw --raw --raw-output --raw-values --slurp | --columns
+    | --columns value for values alone, or --json --value-format json, and a pipe into jq -c .value
 -r --registry --registry-url --schema-registry-url | --schema-registry | --schema-registry URL
 -s -sh -hs -lh -l -a -c -d --total --max-depth --summarize
     | space | leave it out: it has totals, and human sizes on a terminal
@@ -236,7 +247,8 @@ _OPTIONS: Final = r"""
 --sort --sort-by --order-by --order | --json | --json, and sort with jq -s 'sort_by(.FIELD)'
 --endpoint-url --endpoint --s3-endpoint --host-url | --storage-option | --storage-option endpoint=VALUE
 --region --aws-region | --storage-option | --storage-option region=VALUE
---profile --aws-profile --credentials --access-key --secret-key --no-sign-request | --storage-option
+--no-sign-request --anonymous --no-sign --anon | --storage-option | --storage-option skip_signature=true
+--profile --aws-profile --credentials --access-key --secret-key | --storage-option
     | credentials from the environment: AWS_PROFILE=VALUE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
 --remote --remote-storage --tier --s3 --bucket | --tiered | --tiered VALUE
 --html --open --format --pdf --md --markdown --page | report | -o report.html (or .md, .json)
@@ -277,7 +289,7 @@ _OPTIONS: Final = r"""
 --silent -s | | -q
 --debug --trace --log-level | | -v
 --committed --read-committed | --isolation-level | --isolation-level read_committed
---tombstones --compacted --dedup --unique | --latest | --latest key
+--compacted --dedup --unique --distinct | --latest | --latest key
 --partition-cols --hive --partition | --partition-by | --partition-by topic,date
 --codec --compress --compression-type --compression-codec -z | --compression | --compression VALUE
 --name --topic-name --into | --topic | --topic VALUE
@@ -300,7 +312,14 @@ VALUE stands for what follows. A row without a second part counts everywhere.
 
 
 def unknown_option(
-    name: str, value: str, command: str, own: Mapping[str, bool], typed: Sequence[str], *, is_joined: bool = False
+    name: str,
+    value: str,
+    command: str,
+    own: Mapping[str, bool],
+    typed: Sequence[str],
+    *,
+    is_joined: bool = False,
+    is_valid: Callable[[Sequence[str]], bool] = lambda words: True,
 ) -> Instead | None:
     """What to type instead of an option of another tool; None if nothing is known.
 
@@ -315,21 +334,57 @@ def unknown_option(
         The options of the command, and whether each takes a value.
     typed : sequence of str
         The whole command line.
+    is_valid : callable
+        Whether the command takes options with their values; those that it does not take are not what is meant.
     """
+    if name.replace("_", "-") in _RANGES and not is_joined and (between := _between(name, own, typed)):
+        return between
     name = american(name.replace("_", "-")) if name.startswith("--") else name
     if not name.startswith("--") and len(name) > 2 and name[2:].isdecimal():
         value, is_joined = name[2:], True  # as in -c5
     spelt = "-f%" if name == "-f" and "%" in value else name if name.startswith("--") else name[:2]
     where, kind = {"", command, *own}, kind_of(value)
     # sqlite3 has -box
+    is_refused = False
     for words in (_meant_by_value(spelt, kind, command), {name}, {f"-{name}"}, {spelt}):
         for row in rows(_OPTIONS):
             others, needs, text = (part.strip() for part in row.split("|", 2))
             if command == "kafkalog" and text.startswith("leave it out"):
                 continue  # without it, there would be no command either
             if needs in where and not words.isdisjoint(others.split()):
-                return _instead(text, spelt, value, own, typed, is_joined=is_joined)
+                found = _instead(text, spelt, value, own, typed, is_joined=is_joined)
+                if found.command or not found.words or is_valid(found.words):
+                    return None if is_refused and not found.words else found
+                is_refused = True
     return None
+
+
+_RANGES: Final = ("--between", "--range", "--offsets", "--time-range", "--period", "--times", "--offset-range")
+"""Options of other tools with two values: a start and an end, of offsets or of times."""
+
+
+def _between(name: str, own: Mapping[str, bool], typed: Sequence[str]) -> Instead | None:
+    """The options for a start and an end, as two words or with ``..`` or a comma between; None for other words."""
+    from kafkalog.parsing import meant_time
+
+    words = typed[typed.index(name) + 1 :] if name in typed else []
+    two = [*words[:1]] if not words else re.split(r"\.\.|,|(?<=\d)/(?=\d)", words[0])
+    n_taken = 1
+    if len(two) == 1:
+        two, n_taken = [*words[:2]], 2
+    times = [meant_time(one) for one in two]
+    if len(two) != 2 or None in times:
+        return None
+    if all(one.isdecimal() and len(one) < _DIGITS_OF_TIMES for one in two):
+        what, text = "offset", f", which leaves out {two[1]} itself"
+    else:
+        what, text, two = "timestamp", "", [str(one) for one in times]
+    options = [f"--start-{what}", two[0], f"--end-{what}", two[1]]
+    return Instead(f"{shown(options)}{text}", words=options, takes_value=n_taken) if options[0] in own else None
+
+
+_DIGITS_OF_TIMES: Final = 12
+"""Numbers of as many digits are milliseconds rather than offsets."""
 
 
 def _instead(
@@ -337,6 +392,8 @@ def _instead(
 ) -> Instead:
     takes = not is_joined and _is_value(value, name, text, typed)
     value = with_unit(name, value)
+    if "FILE.VALUE" in text:
+        value = {"tsv": "csv", "xlsx": "csv", "excel": "csv"}.get(value, value)  # what spreadsheets read
     if takes or is_joined:
         text = _with_value(_with_columns(_fitting(text, value), name, value), re.sub(r"^-(?=\d+$)|^[se]@", "", value))
     text = _next_to(_with_file(text, typed), typed)
@@ -514,7 +571,7 @@ def explained(
     first = re.match(r"use (kafkalog (?:'[^']*'|[^,;(|'])*?)(?=,|;| \(|$)", text) if command else None
     if first is not None and line:
         return f"no option {name}", Advice(f"use {LINE}{text[first.end() :]}", line, first[1])
-    return f"no option {name}", Advice(f"{text}{_joint(text) if line else ''}", line, "", lines=lines)
+    return f"no option {name}", Advice(f"{text}{_joint(text, line) if line else ''}", line, "", lines=lines)
 
 
 def _of_several(
@@ -533,7 +590,7 @@ def _of_several(
     text = "; ".join(dict.fromkeys(texts))
     lines = [*dict.fromkeys(line for _, one in unknown for line in one.lines)]
     return f"no option{'s' if names[1:] else ''} {', '.join(names)}", Advice(
-        f"{text}{_joint(text) if line else ''}", line, "", lines=lines
+        f"{text}{_joint(text, line) if line else ''}", line, "", lines=lines
     )
 
 
@@ -549,8 +606,10 @@ def _with_reasons(left_out: Sequence[str]) -> str:
 _LEAVE: Final = "leave it out"
 
 
-def _joint(text: str) -> str:
-    return f" {LINE}" if text.endswith("?") else f": {LINE}"
+def _joint(text: str, line: Sequence[str]) -> str:
+    """What follows a text: the command line, with the pipe that the text names after it."""
+    pipe = re.search(r"jq (?:-c )?(?:'[^']*'|\.[\w.]+)", text) if "--json" in line else None
+    return (f" {LINE}" if text.endswith("?") else f": {LINE}") + (f" | {pipe[0]}" if pipe else "")
 
 
 def _of_top_level(command: str, argv: Sequence[str]) -> list[str]:

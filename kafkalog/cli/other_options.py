@@ -55,12 +55,13 @@ def alternatives(
     having = [f"kafkalog {one}" for one in having] if len(having) <= _MOST_COMMANDS else []
     word, alike = _named(name, parser)
     is_named = any(one.dest not in _OF_ALL for one in alike)
-    if not is_named:
-        word, alike = _told(name, parser) or (word, alike)
+    told = None if is_named else _told(name, parser)
+    word, alike = told or (word, alike)
     flags = [action.option_strings[-1] for action in alike]
+    about = f"the help of {', '.join(flags)} has the word {word!r}" if told else _about(word, flags)
     texts = [
         f"an option of {' and '.join(having)}" if having else "",
-        _about(word, flags) if flags else "",
+        about if flags else "",
         "" if flags else "its options are below" if not having else f"those of {parser.prog} are below",
     ]
     lines = [*map(_described, alike[:_MOST_OPTIONS])]

@@ -76,7 +76,9 @@ class Misuse(SystemExit):
         if self.advice is None:
             return self.message
         whole = self.advice.otherwise if line is None else f"kafkalog {shown(line)}"
-        said = self.advice.text.replace(LINE, whole) if whole else re.sub(f":? ?{LINE}$", "", self.advice.text)
+        said = (
+            self.advice.text.replace(LINE, whole) if whole else re.sub(rf":? ?{LINE}(?: \| .*)?$", "", self.advice.text)
+        )
         message = f"{self.message}{said}"
         return f"{message}{left_out(message, self.advice.typed)}"
 
@@ -297,8 +299,8 @@ class Parser(argparse.ArgumentParser):
         """Whether an argument looks like an option that this command does not have, or not in this meaning."""
         if re.fullmatch(r"--[A-Za-z][\w-]*", name):
             return name not in self._option_string_actions
-        if name == "-1" and "--segments" in self._option_string_actions:
-            return True  # a column, as in the shell
+        if name == "-0" or (name == "-1" and "--segments" in self._option_string_actions):
+            return True  # as of xargs, and a column, as in the shell
         if not re.fullmatch(r"-[A-Za-z]\S*", name):
             return False
         # the format of kcat would become a path after our --follow
@@ -323,10 +325,23 @@ class Parser(argparse.ArgumentParser):
         if value.isdecimal():  # a number says nothing
             takes = [one for one in takes if near_name(spelt[2:], [one[2:]])]
         command = self.prog.rpartition(" ")[2]
-        lead = unknown_option(spelt, value, command, self._valued(), self._given, is_joined=is_joined)
+        lead = unknown_option(
+            spelt, value, command, self._valued(), self._given, is_joined=is_joined, is_valid=self._is_valid
+        )
         if lead is not None and not (len(takes) == 1 and spelt == "--to"):
             return lead
         return self._longer(spelt, known, takes)
+
+    def _is_valid(self, words: Sequence[str]) -> bool:
+        """Whether options take the values that follow them."""
+        for option, value in itertools.pairwise([*words, ""]):
+            action = self._option_string_actions.get(option)
+            if action is not None and action.nargs != 0:
+                try:
+                    argparse.ArgumentParser._check_value(self, action, self._get_value(action, value))
+                except (argparse.ArgumentError, ValueError):
+                    return False
+        return True
 
     def _longer(self, spelt: str, known: Sequence[str], takes: Sequence[str]) -> str | Instead:
         """The one option whose last word begins so; or those that may be meant if there are others or none."""

@@ -98,7 +98,7 @@ def instead(
             continue
         no = f"no file or directory {shown([word])}"
         if one.words is None:
-            return f"{no}; kafkalog {command} takes no {one.kind}", ()
+            return f"{no}; {command} takes no {one.kind}", ()
         text = f"did you mean {shown(one.words)}?" if one.words else "leave it out"
         return f"{no}; {text}", [*line[:at], *line[at + 1 :], *one.words]
     return None
@@ -119,6 +119,10 @@ def positional_topic(
 ) -> tuple[str, Sequence[str]] | None:
     """What to type for a topic or a partition of one of the paths: text and command line; None for another word."""
     at, no = line.index(word), f"no file or directory {word}"
+    record = re.fullmatch(r"(.+)[@:](\d+)", word)
+    if record and "-n" in own and (place := partition_named(record[1], paths)):
+        options = ["-t", place[0], "-p", place[1], "--start-offset", record[2], "-n", "1"]
+        return f"{no}; use {shown(options)} for the record", [*line[:at], *options, *line[at + 1 :]]
     place = partition_named(word, paths)
     if place and "--partitions" in own:
         options = ["-t", place[0], "-p", place[1]]
@@ -180,7 +184,7 @@ def _among(argument: str, command: str, own: Collection[str], before: Sequence[s
 def _of_option(argument: str, command: str, own: Mapping[str, bool], others: Sequence[str]) -> Advice:
     one = meant(argument, own)
     if one is None or not one.words:
-        return Advice(f"; kafkalog {command} takes {'two paths' if command == 'diff' else 'one path'}")
+        return Advice(f"; {command} takes {'two paths' if command == 'diff' else 'one path'}")
     return Advice(f"; did you mean {shown(one.words)}? {LINE}", [command, *others, *one.words])
 
 

@@ -145,4 +145,5 @@ def at_offset(typed: Sequence[str]) -> Advice:
     line += ["--filter", f"offset == {offset}"]
     is_sure = bool(partitions or asked.is_placed or asked.option)
     key = "" if is_sure else f" (or --filter 'key == {offset}')"
-    return Advice(f"use {LINE}{key}", line, f"kafkalog {shown(line)}", typed)
+    left = [word for word in typed if partition_named(word, asked.paths) is None]
+    return Advice(f"use {LINE}{key}", line, f"kafkalog {shown(line)}", left)

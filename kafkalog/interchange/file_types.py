@@ -66,6 +66,18 @@ def file_type(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
     return _FORMATS_BY_SUFFIX.get(suffixes[-1]) if suffixes else None, packed
 
 
+def check_name(path: str | os.PathLike[str]) -> None:
+    """Raise ValueError for the name of a file with tabs, which is read and not written.
+
+    >>> check_name("x.tsv")
+    Traceback (most recent call last):
+        ...
+    ValueError: x.tsv: csv is written with commas; end the name in .csv
+    """
+    if re.search(r"\.tsv(?:\.\w+)?$", os.fspath(path), re.IGNORECASE):
+        raise ValueError(f"{os.fspath(path)}: csv is written with commas; end the name in .csv")
+
+
 def unknown_format(path: str | os.PathLike[str], otherwise: str = "") -> ValueError:
     """The error about a file whose name has no format, with what to do other than to rename it."""
     name = os.fspath(path)

@@ -145,7 +145,8 @@ class Querying:
             raise ImportError(not_installed("queries need duckdb", "sql")) from error
         check_on_decode_error(on_decode_error)
         if unknown := [name for name in options if name not in ScanOptions.__annotations__]:
-            meant = unknown_keyword(unknown[0], [*ScanOptions.__annotations__], options.get(unknown[0]))
+            known = [*ScanOptions.__annotations__, "params", "on_decode_error"]
+            meant = unknown_keyword(unknown[0], known, options.get(unknown[0]))
             raise TypeError(f"sql has no option {unknown[0]!r}; {meant}")
         given = cast(dict[str, Any], options)
         opening = {name: given[name] for name in ("limits", *OPENING) if given.get(name) is not None}
@@ -178,8 +179,11 @@ class Querying:
         except pa.ArrowException as error:
             raise ReadError(Reason.FILE_UNREADABLE, str(error).splitlines()[0], path=self.log_dir.paths[0]) from error
 
-    def relation(self, query: str) -> Any:
-        """The query as a relation of DuckDB, whose columns have different names; QueryError for a wrong query."""
+    def relation(self, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Any:
+        """The query as a relation of DuckDB, whose columns have different names; QueryError for a wrong query.
+
+        `params` are the values of ``?``, or by name of ``$name``, in the query.
+        """
         self._query = query
         with self.errors():
             if _SHOW_TABLES.fullmatch(query):
@@ -191,7 +195,7 @@ class Querying:
             known = {name.lower(): _columns_of(scan) for name, scan in tables.items()}
             self._fields = [*dict.fromkeys(path for scan in tables.values() for path in _field_paths(scan.schema))]
             self._mixed = [field_column(path[0], path[1:]) for scan in tables.values() for path in scan.mixed_paths]
-            result = self._connection.sql(typed_query(self._connection, query, known))
+            result = self._connection.sql(typed_query(self._connection, query, known), params=params)
             if result is None:
                 raise QueryError("the query has no result: a select is expected")
             return self._distinct(result)
@@ -343,7 +347,18 @@ class Querying:
             line += '. Put topic names with hyphens or dots in double quotes, such as "orders-eu"'
         elif self._mixed and re.search("VARCHAR|Could not convert string", line):
             line += f". {several_types(min(self._mixed))}"
+        elif hint := next((text for pattern, text in _HINTS if re.search(pattern, line)), None):
+            line += f"; {hint}"
         return line
+
+
+_HINTS: Final = (
+    ("Values were not provided", "in Python, params= has the values of ? and $name; in a shell, write them out"),
+    (r'expression "headers" because|string .+ to INT64', "map_from_entries(headers)['name'] is the value of a header"),
+    ("TIMESTAMP WITH TIME ZONE and type INTEGER", "compare with a text such as '2026-11-28', or epoch_ms(timestamp)"),
+    ("Cannot extract field .* not a struct", "describe the table for the names of its fields"),
+)
+"""What to write instead, by the text of an error."""
 
 
 _CHANGES: Final = re.compile(r"\s*(delete|update|insert|alter|drop|truncate)\b", re.IGNORECASE)
@@ -377,9 +392,9 @@ class QueryResult(ArrowStream):
     A result is an Arrow stream: ``pa.table(result)`` and ``polars.DataFrame(result)`` read it.
     """
 
-    def __init__(self, querying: Querying, query: str) -> None:
+    def __init__(self, querying: Querying, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> None:
         self._querying = querying
-        self._relation = querying.relation(query)
+        self._relation = querying.relation(query, params)
 
     def __repr__(self) -> str:
         return f"QueryResult({', '.join(self.columns)}); fetchall(), df() and arrow() give its rows"
@@ -437,6 +452,7 @@ def sql(
     query: str,
     path: Paths | LogDir,
     *,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
     on_decode_error: Literal["null", "skip"] | None = None,
     **options: Unpack[ScanOptions],
 ) -> QueryResult:
@@ -449,6 +465,9 @@ def sql(
         with a dot or a hyphen is in double quotes. DuckDB ignores case: topics whose names differ by nothing else are
         tables with a number, such as ``"Orders#1"``; the error about such a name lists them.
     path : path-like, sequence of path-like, or what `open` returned
+    params : sequence or dict, optional
+        Values for each ``?`` in the query, or by name for each ``$name``. With them, the result is read into memory at
+        once.
     on_decode_error : {"null", "skip"}, optional
         What to do with values that do not decode. `skip` leaves their records out. Default, and `null`: they are null,
         and `QueryResult.n_undecoded` counts them.
@@ -472,12 +491,14 @@ def sql(
     --------
     >>> kafkalog.sql('select count(*) as n from "p-multi" where partition = 0', "tests/golden/log_dir").fetchall()
     [(122,)]
+    >>> kafkalog.sql('select count(*) from "p-txn" where key = ?', "tests/golden/log_dir", params=["A0"]).fetchall()
+    [(1,)]
     """
     if isinstance(path, str) and " " in path and " " not in str(query):
         query, path = path, query  # as in the shell, in either order
     if not isinstance(query, str):
         raise TypeError(f"query must be SQL as text, not {query!r}: kafkalog.sql('select * from orders', path)")
-    return QueryResult(Querying(path, on_decode_error=on_decode_error, **options), query)
+    return QueryResult(Querying(path, on_decode_error=on_decode_error, **options), query, params)
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:

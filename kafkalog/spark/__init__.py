@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
 
         modules = {"export": export, "losses": task_losses, "reindex": reindex, "verify": verify}
         return getattr(modules.get(name, scan), name)
-    from kafkalog.calls import missing_in_module
+    from kafkalog.text import missing_in_module
 
     return missing_in_module(__name__, __all__, name)
 

@@ -110,10 +110,12 @@ def run(args: argparse.Namespace, console: Console) -> None:
             from kafkalog.scanning.batch_summary import DEFAULT_KEYS, BatchSummary
 
             summary = BatchSummary(args.by or DEFAULT_KEYS)
-    note_if_nothing_matches(args, scan, console)
+    any_matches = note_if_nothing_matches(args, scan, console)
     if not args.summary:
         with reported(scan, console, "headers") as reporter:
-            _print(scan.iter_rows(), columns, args.limit, console, reporter)
+            n_printed = _print(scan.iter_rows(), columns, args.limit, console, reporter)
+        if any_matches and not n_printed and args.limit != 0 and not scan.findings:
+            console.note("no batches match; kafkalog ls lists the offsets of each partition")
         return
     try:
         with reported(scan, console, "headers"):
@@ -132,7 +134,9 @@ def _print(
     left: int | None,
     console: Console,
     reporter: ScanReporter | None = None,
-) -> None:
+) -> int:
+    """Print the batches, and return how many they were."""
+    n_printed = 0
     # columns that were named are all shown, however narrow the terminal
     text = _TextTable(columns, terminal_width() if columns is TEXT_COLUMNS else None)
     for rows in found:
@@ -141,10 +145,12 @@ def _print(
         if left is not None:
             rows = rows._replace(batches=rows.batches[:left])
             left -= len(rows.batches)
+        n_printed += len(rows.batches)
         console.show(_objects(rows, columns), text.lines(rows))
         if left == 0:
             break
     console.show((), text.header())
+    return n_printed
 
 
 def _objects(rows: BatchRows, columns: Sequence[str]) -> Iterator[dict[str, Any]]:

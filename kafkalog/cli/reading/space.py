@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, chosen
-from kafkalog.cli.scan_options import path_of, usage_errors
+from kafkalog.cli.scan_options import note_no_match, path_of, usage_errors
 from kafkalog.cli.terminal import is_exact, result_table
 from kafkalog.text import human_bytes
 
@@ -57,6 +57,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
         log_dir = LogDir(path_of(args), limits=args.limits)
         found = space(log_dir, **chosen(args, space) | {"what_if": args.what_if or ()})
     console.all_findings(found.findings)
+    if not log_dir.select(args.topics, args.partitions):
+        note_no_match(log_dir, console)
     console.show([found], _lines(found, exact=is_exact(args.bytes)))
 
 

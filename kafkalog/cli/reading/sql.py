@@ -16,6 +16,7 @@ from kafkalog.cli.options import Command
 from kafkalog.cli.scan_options import hint_at_skip, path_of, scan_options, usage_errors
 from kafkalog.cli.terminal import query_table, terminal_width
 from kafkalog.cli.text import counted, escape_line
+from kafkalog.column_names import DEFAULT_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,14 +82,43 @@ def run(args: argparse.Namespace, console: Console) -> None:
         querying = Querying(path_of(args), on_decode_error=args.on_decode_error, **scan_options(args))
         batches = querying.run(query)
         encoding = args.encoding or "utf8"
+        nulls = _Nulls()
         if args.output is not None:
-            _write(batches, args.output, encoding, console)
+            _write(nulls.of(batches), args.output, encoding, console)
         else:
-            _print_rows(batches, console, encoding, as_json=console.is_json, as_csv=args.csv)
+            _print_rows(nulls.of(batches), console, encoding, as_json=console.is_json, as_csv=args.csv)
+        if note := nulls.note:
+            console.note(note)
     for text in dict.fromkeys(str(one.message) for one in caught):
         console.note(text)
     console.findings(querying.findings)
     console.undecoded(querying.n_undecoded, args)
+
+
+class _Nulls:
+    """Counts rows, and finds columns that are null in all of them: a wrong name in a JSON path is no error."""
+
+    def __init__(self) -> None:
+        self._n_rows = 0
+        self._names: list[str] | None = None
+
+    def of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches, and count."""
+        for batch in batches:
+            self._n_rows += len(batch)
+            if len(batch):
+                columns = zip(batch.schema.names, batch.columns, strict=True)
+                empty = [name for name, column in columns if column.null_count == len(column)]
+                self._names = empty if self._names is None else [name for name in self._names if name in empty]
+            yield batch
+
+    @property
+    def note(self) -> str:
+        """A text about no rows, or about columns that are null; empty without any."""
+        if not self._n_rows:
+            return "no rows match the query"
+        names = [name for name in self._names or () if name not in DEFAULT_COLUMNS]
+        return f"{', '.join(names)}: null in {counted(self._n_rows, 'row')}" if names else ""
 
 
 def _query_of(args: argparse.Namespace) -> str:
@@ -99,7 +129,7 @@ def _query_of(args: argparse.Namespace) -> str:
     if query == "-":
         return sys.stdin.read()
     if os.path.exists(query):
-        of_file = '; -c "$(cat FILE)" takes that of a file' if not sys.stdin.isatty() else ""
+        of_file = "" if sys.stdin.isatty() else f"; kafkalog sql - {query} reads it from stdin"
         raise UsageError(f"{query} is a path: expected a query, such as 'select * from orders'{of_file}")
     return _of_shell(query)
 
@@ -220,7 +250,7 @@ _ESCAPED: Final = {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r", ord("\\
 
 def _write(batches: Iterator[pa.RecordBatch], output: str, encoding: str, console: Console) -> None:
     from kafkalog.cli.text import human_bytes
-    from kafkalog.interchange.file_types import SUFFIXES, TEXT_FORMATS, file_type
+    from kafkalog.interchange.file_types import SUFFIXES, TEXT_FORMATS, check_name, file_type
     from kafkalog.interchange.record_writers import OutputFormat
     from kafkalog.interchange.text_output import text_of_bytes
     from kafkalog.storage.staging import staged_file
@@ -228,6 +258,7 @@ def _write(batches: Iterator[pa.RecordBatch], output: str, encoding: str, consol
     format, packed = file_type(output)
     if format is None:
         raise UsageError(f"{output}: unknown format; the file name must end in {SUFFIXES}")
+    check_name(output)
     first = next(batches)
     how = OutputFormat(format, packed, encoding=encoding) if format in TEXT_FORMATS else OutputFormat(format)
     if format == "csv":

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kafkalog.calls import leading_names
 from kafkalog.errors import DEFAULT_LIMITS, Finding, OutputExistsError, Reason
-from kafkalog.interchange.file_types import FORMATS, TABLE_FORMATS, TEXT_FORMATS, file_type, unknown_format
+from kafkalog.interchange.file_types import FORMATS, TABLE_FORMATS, TEXT_FORMATS, check_name, file_type, unknown_format
 from kafkalog.interchange.record_writers import OutputFormat
 from kafkalog.interchange.table_types import lost_findings
 from kafkalog.log.log_dir import located
@@ -401,6 +401,7 @@ def _format_of(to: Any, format: str | None, compression: str | None, is_director
         if format is None:
             otherwise = ", set format (--format), or use partition_by (--partition-by) for a directory"
             raise unknown_format(to, otherwise)
+    check_name(to)
     if packed is not None and format in TEXT_FORMATS:
         if compression not in (None, packed):
             raise ValueError(f"{os.fspath(to)}: the name ends in {packed}, but compression is {compression}")

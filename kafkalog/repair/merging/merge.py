@@ -199,7 +199,8 @@ def _largest(copies: Sequence[Partition]) -> Place:
 def _check_same(groups: Mapping[kf.TopicPartition, Sequence[Partition]]) -> None:
     """Raise unless partition directories are copies of one partition."""
     if len(groups) > 1:
-        detail = f"different partitions, not copies of one: {' and '.join(sorted(map(str, groups)))}"
+        names = " and ".join(sorted(map(str, groups)))
+        detail = f"different partitions, not copies of one: {names}; to join their records, export them, then load that"
         raise NotKafkaError(Reason.NOT_KAFKA, detail, path=[*groups.values()][-1][0].path)
 
 
