@@ -676,7 +676,7 @@ def error_from_status(
     name = _CODES[status]
     cls = LimitExceededError if name in _LIMIT_STATUS else CorruptionError
     text = _DETAILS[name] + (f" ({detail})" if detail else "")
-    return cls(Reason[name], text, path=path, position=position, base_offset=base_offset, length=length)
+    return cls(Reason.__members__[name], text, path=path, position=position, base_offset=base_offset, length=length)
 
 
 if not TYPE_CHECKING:

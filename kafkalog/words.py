@@ -591,15 +591,8 @@ def unknown_keyword(name: str, known: Collection[str], value: object = None) -> 
 
     A text with a place for a value gets the one that was given.
     """
-    if place := _place(name, known, value):
-        return place
-    if name.endswith("schema") and isinstance(value, dict) and "type" not in value and "decode" in known:
-        fields = [f"value.{one}" for one in value]
-        return f'use value_format="json", which takes types from the values, and columns={shown(fields)} for fields'
-    if name in ("partition", "partition_id") and "partitioner" in known:
-        return "partitions= is their number; a column partition has that of each record (0 by default)"
-    if name in ("output", "html", "html_path") and name not in known and "config" in known:
-        return "the result has write(path), to_html(), to_markdown() and to_dict()"
+    if text := _place(name, known, value) or _own_text(name, known, value):
+        return text
     if meant := _meant_keywords(name, known):
         return f"use {re.sub(r'(?<==|:)( ?)VALUE', lambda found: found[1] + shown(value), ' or '.join(meant))}"
     if close := near_name(name, known) or _only_longer(name, known):
@@ -617,6 +610,18 @@ def _place(name: str, known: Collection[str], value: object) -> str | None:
     option = "storage_options" if name == "filesystem" else name
     given = f"{option}={shown(value)}"
     return f"use {option}=" if option in known else f"pass kafkalog.open(path, {given}) as the path"
+
+
+def _own_text(name: str, known: Collection[str], value: object) -> str | None:
+    """What to type for an option whose value, or whose function, says what is meant."""
+    if name.endswith("schema") and isinstance(value, dict) and "type" not in value and "decode" in known:
+        fields = [f"value.{one}" for one in value]
+        return f'use value_format="json", which takes types from the values, and columns={shown(fields)} for fields'
+    if name in ("partition", "partition_id") and "partitioner" in known:
+        return "partitions= is their number; a column partition has that of each record (0 by default)"
+    if name in ("output", "html", "html_path") and name not in known and "config" in known:
+        return "the result has write(path), to_html(), to_markdown() and to_dict()"
+    return None
 
 
 def _only_longer(name: str, known: Collection[str]) -> str | None:

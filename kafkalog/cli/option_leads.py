@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkalog.cli.leads import filled
@@ -339,24 +339,31 @@ def unknown_option(
     """
     if name.replace("_", "-") in _RANGES and not is_joined and (between := _between(name, own, typed)):
         return between
+    is_refused = False
+    for found in _leads(name, value, command, own, typed, is_joined=is_joined):
+        if found.command or not found.words or is_valid(found.words):
+            return None if is_refused and not found.words else found
+        is_refused = True
+    return None
+
+
+def _leads(
+    name: str, value: str, command: str, own: Mapping[str, bool], typed: Sequence[str], *, is_joined: bool
+) -> Iterator[Instead]:
+    """What the rows about an option say, those that its value says are meant first."""
     name = american(name.replace("_", "-")) if name.startswith("--") else name
     if not name.startswith("--") and len(name) > 2 and name[2:].isdecimal():
         value, is_joined = name[2:], True  # as in -c5
     spelt = "-f%" if name == "-f" and "%" in value else name if name.startswith("--") else name[:2]
     where, kind = {"", command, *own}, kind_of(value)
     # sqlite3 has -box
-    is_refused = False
     for words in (_meant_by_value(spelt, kind, command), {name}, {f"-{name}"}, {spelt}):
         for row in rows(_OPTIONS):
             others, needs, text = (part.strip() for part in row.split("|", 2))
-            if command == "kafkalog" and text.startswith("leave it out"):
-                continue  # without it, there would be no command either
-            if needs in where and not words.isdisjoint(others.split()):
-                found = _instead(text, spelt, value, own, typed, is_joined=is_joined)
-                if found.command or not found.words or is_valid(found.words):
-                    return None if is_refused and not found.words else found
-                is_refused = True
-    return None
+            # without the option, there would be no command either
+            is_left_out = command == "kafkalog" and text.startswith("leave it out")
+            if needs in where and not words.isdisjoint(others.split()) and not is_left_out:
+                yield _instead(text, spelt, value, own, typed, is_joined=is_joined)
 
 
 _RANGES: Final = ("--between", "--range", "--offsets", "--time-range", "--period", "--times", "--offset-range")
@@ -392,8 +399,6 @@ def _instead(
 ) -> Instead:
     takes = not is_joined and _is_value(value, name, text, typed)
     value = with_unit(name, value)
-    if "FILE.VALUE" in text:
-        value = {"tsv": "csv", "xlsx": "csv", "excel": "csv"}.get(value, value)  # what spreadsheets read
     if takes or is_joined:
         text = _with_value(_with_columns(_fitting(text, value), name, value), re.sub(r"^-(?=\d+$)|^[se]@", "", value))
     text = _next_to(_with_file(text, typed), typed)
@@ -689,6 +694,8 @@ def _with_value(text: str, value: str) -> str:
     """A text with the value that was typed; a value that is a condition stands for a whole one."""
     if not value or value.startswith("-"):
         return text
+    if "FILE.VALUE" in text:
+        value = {"tsv": "csv", "xlsx": "csv", "excel": "csv"}.get(value, value)  # what spreadsheets read
     if CONDITION.search(value):
         text = re.sub(r"'[^']*\bVALUE'", lambda _: shown([value]), text)
         return text.replace("'COLUMN OP VALUE'", shown([value]))

@@ -175,7 +175,9 @@ class Querying:
         except duckdb.Error as error:
             if self._passes.error is not None:
                 raise self._passes.error from None
-            raise QueryError(self._explained(str(error))) from None
+            text = self._explained(str(error))
+            hint = next((one for pattern, one in _HINTS if re.search(pattern, text)), "")
+            raise QueryError(f"{text}{hint}") from None
         except pa.ArrowException as error:
             raise ReadError(Reason.FILE_UNREADABLE, str(error).splitlines()[0], path=self.log_dir.paths[0]) from error
 
@@ -343,20 +345,17 @@ class Querying:
             line += f" {_tables(self.log_dir.topics, missing[1])}"
         elif "Parser Error" in line and _OFFSET.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", self._query)):
             line += '. offset is a word of SQL: put the column in double quotes, as "offset"'
-        elif "Parser Error" in line and re.search(r'near "[-.]', line):
-            line += '. Put topic names with hyphens or dots in double quotes, such as "orders-eu"'
         elif self._mixed and re.search("VARCHAR|Could not convert string", line):
             line += f". {several_types(min(self._mixed))}"
-        elif hint := next((text for pattern, text in _HINTS if re.search(pattern, line)), None):
-            line += f"; {hint}"
         return line
 
 
 _HINTS: Final = (
-    ("Values were not provided", "in Python, params= has the values of ? and $name; in a shell, write them out"),
-    (r'expression "headers" because|string .+ to INT64', "map_from_entries(headers)['name'] is the value of a header"),
-    ("TIMESTAMP WITH TIME ZONE and type INTEGER", "compare with a text such as '2026-11-28', or epoch_ms(timestamp)"),
-    ("Cannot extract field .* not a struct", "describe the table for the names of its fields"),
+    (r'Parser Error.*near "[-.]', '. Put topic names with hyphens or dots in double quotes, such as "orders-eu"'),
+    ("Values were not provided", "; in Python, params= has the values of ? and $name; in a shell, write them out"),
+    (r'expression "headers" because|string .+ to INT64', "; map_from_entries(headers)['name'] is a header's value"),
+    ("TIMESTAMP WITH TIME ZONE and type INTEGER", "; compare with a text such as '2026-11-28', or epoch_ms(timestamp)"),
+    ("Cannot extract field .* not a struct", "; describe the table for the names of its fields"),
 )
 """What to write instead, by the text of an error."""
 
