@@ -322,7 +322,7 @@ class Parser(argparse.ArgumentParser):
             return f"{spelt}s"
         # a value that one option alone takes says which that is
         takes = [action.option_strings[-1] for action in self._actions if _takes(action, value)]
-        if value.isdecimal():  # a number says nothing
+        if value.isdecimal():  # many options take a number: the name has to be similar, too
             takes = [one for one in takes if near_name(spelt[2:], [one[2:]])]
         command = self.prog.rpartition(" ")[2]
         lead = unknown_option(

@@ -245,7 +245,7 @@ class _Proof:
     def _places(self, regions: list[_Region]) -> list[Numbers] | None:
         """The jumps that may be each of the cuts, as numbers of batches; None if the entries contradict each other."""
         jumps = np.flatnonzero(self._rows.jumps)
-        gone = np.searchsorted(self._rows.last, self._gone)  # the batches after the entries whose batches are gone
+        gone = np.searchsorted(self._rows.last, self._gone)  # for each index entry without its batch, the next batch
         found = []
         for before, after in itertools.pairwise([None, *regions, None]):
             place = self._place(before, after, jumps, gone)

@@ -547,7 +547,7 @@ class SegmentStream:
         """The finding about an intact batch that is not read, since its offset is wrong."""
         first, last, behind = batch.first_offset, int(batch.last_offset[0]), int(batch.next_position[0])
         if last < self.previous and following[:1] == [last + 1]:
-            # the batch after it says that its offset is right: damage to its original is reported already
+            # the next batch continues its offsets, so they are right: the damage to its original is reported already
             detail = f"{error.detail}; a copy of a damaged batch, {finding.length} bytes skipped"
             return replace(finding, detail=detail, base_offset=first, last_offset=last)
         end = min(

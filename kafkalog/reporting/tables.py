@@ -42,7 +42,7 @@ class Table:
 
     @classmethod
     def of(cls, definition: str) -> Self:
-        """Make an empty table of a text: ``name: Title. About.``, then ``column kind? ~n`` with commas between them.
+        """Make an empty table from its definition: ``name: Title. About.``, then a list of ``column kind? ~n``.
 
         A column without a kind is text; a question mark says that it may be None. Of those with ``~n``, a narrow
         terminal leaves out the one with the lowest number first.

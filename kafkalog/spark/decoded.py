@@ -169,7 +169,7 @@ def learn(decoding: Decoding, batches: Batches) -> None:
 
 
 def json_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which JSON values are decoded that become values of a type; ValueError if JSON has none."""
+    """Return the type to which JSON text is decoded before it is converted to `kind`; ValueError if there is none."""
     if pt.is_struct(kind):
         return pa.struct([pa.field(one.name, json_type(one.type)) for one in kind])
     if pt.is_list(kind):

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     timeout = args.transaction_max_timeout_ms
     log_dir, sizes = LogDir(args.paths, limits=args.limits), list[int]()
     for key in log_dir:
-        with contextlib.suppress(KafkalogError):  # the report has it
+        with contextlib.suppress(KafkalogError):  # the report names this error
             sizes.append(log_dir[key].size_in_bytes)
     console.start_progress(sum(sizes), "report")
     with usage_errors():

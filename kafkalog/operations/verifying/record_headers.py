@@ -25,7 +25,7 @@ _MOST_BYTES_OF_NOTHING: Final = 64
 
 
 def miscounted(batches: BatchTable, path: str, lost: Callable[[KafkalogError], Finding]) -> Iterator[Finding]:
-    """Yield findings about v2 batches that cannot hold as many records as their headers say; `lost` makes them.
+    """Yield findings about v2 batches too small for the record count in their header; `lost` makes a finding.
 
     Of a batch with a record count of 0, Kafka's consumers and the readers here return nothing, whatever follows.
     """
