@@ -342,6 +342,9 @@ class _Boot:
         if self.remote is not None:
             self.remote.restore(patterns.wants, self._metadata, report.findings.add)
         known = self._compare_topics(where, includes_unknown=includes_unknown)
+        nameless = sources.leave_out_nameless()
+        sources.left_out += nameless
+        report.add_notes(nameless)
         names = dict.fromkeys(key.topic for key in sources.copies)
         # the other topics of a log dir of which only partitions were named are not missing
         if self._metadata is not None and (where in others or sources.is_whole(where)):

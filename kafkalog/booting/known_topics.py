@@ -94,6 +94,8 @@ class KnownTopics:
                         f" {known}: it is of another topic, or of a deleted one of that name."
                         f" {ACCEPTED.format(key.topic, known)}"
                     )
+                    if (name := self._meant(copy, standing)) is not None:
+                        detail = self._as_meant(copy, name, copies)
                     is_loss = standing != "deleted"
                     found.append(Finding(Reason.LEFT_OUT, detail, path=str(copy.path), damage=is_loss))
                     self.left_out.append(copy)
@@ -118,10 +120,9 @@ class KnownTopics:
                 if standing == "unknown" and self.doubt:
                     continue
                 if (name := self._meant(copy, standing)) is not None:
-                    key = kf.TopicPartition(name, copy.key.partition)
-                    detail = f"left out: it is {key}, by the metadata log in {self.where}"
-                    detail += ", which is here under that name" if key in copies else ": give the directory that name"
-                    found.append(Finding(Reason.LEFT_OUT, detail, path=str(copy.path), damage=key not in copies))
+                    is_loss = kf.TopicPartition(name, copy.key.partition) not in copies
+                    detail = self._as_meant(copy, name, copies)
+                    found.append(Finding(Reason.LEFT_OUT, detail, path=str(copy.path), damage=is_loss))
                     self.left_out.append(copy)
                     continue
                 if standing == "deleted":
@@ -138,11 +139,18 @@ class KnownTopics:
     def _meant(self, copy: Copy, standing: Standing) -> str | None:
         """The topic of a directory that somebody has renamed, by its id, or without one by its capitals."""
         known = self.metadata.topic_ids
-        if standing == "misnamed":
-            return next(name for name, topic_id in known.items() if topic_id == _id_of(copy))
+        if standing in ("misnamed", "other"):
+            return next((name for name, topic_id in known.items() if topic_id == _id_of(copy)), None)
         if standing != "unknown" or _id_of(copy) is not None:
             return None
         return next((name for name in known if name.lower() == copy.key.topic.lower()), None)
+
+    def _as_meant(self, copy: Copy, topic: str, copies: Mapping[kf.TopicPartition, Sequence[Copy]]) -> str:
+        """What is said of a copy that is of another topic than that of its name."""
+        key = kf.TopicPartition(topic, copy.key.partition)
+        is_here = any(self.standing(one) == "known" for one in copies.get(key, ()))
+        rest = ", which is here under that name" if is_here else ": give the directory that name"
+        return f"left out: it is {key}, by the metadata log in {self.where}{rest}"
 
     def without_settings(self, topic: str) -> Finding | None:
         """The finding about a topic whose settings an old or incomplete metadata log does not have."""

@@ -288,6 +288,15 @@ class Sources:
         for one in lone:
             self._add_copy(one)
 
+    def leave_out_nameless(self) -> list[Finding]:
+        """Take the directories out whose name is not that of a partition: a broker does not start with them."""
+        found = []
+        for key in [key for key in self.copies if kf.parse_partition_directory(str(key)) is None]:
+            for copy in self.copies.pop(key):
+                detail = "left out: it has segments, but no name of a partition. If you know it, name it TOPIC-N"
+                found.append(Finding(Reason.LEFT_OUT, detail, path=str(copy.path)))
+        return found
+
     def _strays(self, log_dir: LogDir, include_stray: bool) -> list[tuple[kf.TopicPartition, Path]]:
         """The strays to include; the other directories that a broker has renamed are left out."""
         strays = [*map(local_path, log_dir.set_apart["stray"])] if include_stray else []

@@ -33,14 +33,14 @@ from kafkalog.errors import (
 from kafkalog.log import live
 from kafkalog.log.partition import CheckpointedOffsets, Partition, nameless_key
 from kafkalog.log.segment_files import open_segment
-from kafkalog.log.set_apart import packed_note, packed_partitions
+from kafkalog.log.set_apart import PACKED, packed_note, packed_partitions
 from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint
 from kafkalog.state.leader_epochs import LogProgress
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.files import size_if_there
-from kafkalog.storage.listing import Listing, is_directory, leads_in_a_circle, nearest
+from kafkalog.storage.listing import Listing, broken_link, is_directory, nearest
 from kafkalog.storage.location import (
     AnyPath,
     AnyPlace,
@@ -331,8 +331,8 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition], metaclass=html.
         watermarks = self._offsets(root / kf.HIGH_WATERMARK_CHECKPOINT)
         resolved = place_of(real_path(root))
         for entry in entries:
-            if kf.parse_partition_directory(entry.name) and entry.is_symlink() and leads_in_a_circle(entry):
-                detail = "a link that leads in a circle"
+            is_link = kf.parse_partition_directory(entry.name) is not None and entry.is_symlink()
+            if is_link and (detail := broken_link(entry)):
                 self.findings.append(Finding(Reason.FILE_UNREADABLE, detail, path=str(root / entry.name)))
         for entry, directory in sorted(children, key=lambda child: child[0].name):
             path = root / entry.name
@@ -459,7 +459,7 @@ def log_dirs_below(path: Place, depth: int = 3) -> list[Place]:
     found: list[Place] = []
     below = _below(path) if depth else []
     for one in below:
-        if _is_log_dir(one):
+        if is_log_dir(one):
             found.append(one)
         elif not one.name.startswith("."):
             # an archive may have all directories above: they are alone
@@ -518,11 +518,11 @@ _NEXT_TO_PARTITIONS: Final = frozenset({*kf.LOG_DIR_FILES, *kf.OFFSET_CHECKPOINT
 
 def log_dirs_at(path: Path) -> list[Path]:
     """The log dirs that a path stands for: itself, or those below if it is the mount point of a volume."""
-    below = [] if _is_log_dir(path) else [*map(Path, log_dirs_below(path))]
+    below = [] if is_log_dir(path) else [*map(Path, log_dirs_below(path))]
     return below if below and not is_partition_directory(path) else [path]
 
 
-def _is_log_dir(path: Place) -> bool:
+def is_log_dir(path: Place) -> bool:
     listing = Listing.or_empty(path)
     named = (name for name in listing.directories if kf.parse_partition_directory(name))
     return kf.META_PROPERTIES in listing.names or any(_holds_log_files(path / name) for name in named)
@@ -646,19 +646,23 @@ def is_empty_disk(path: Place) -> bool:
     In a log dir, it is a partition whose files are gone.
     """
     return kf.parse_partition_directory(path.name) is not None and not (
-        _holds_log_files(path) or _is_log_dir(path) or _is_log_dir(parent_of(path))
+        _holds_log_files(path) or is_log_dir(path) or is_log_dir(parent_of(path))
     )
 
 
 def is_blank(path: Place) -> bool:
     """Whether a directory is a disk without any file of Kafka, and not a partition in a log dir."""
     is_named_so = kf.parse_partition_directory(path.name) is not None
-    return {*Listing.or_empty(path).names} <= {_LOST_AND_FOUND} and (not is_named_so or is_empty_disk(path))
+    names = {name for name in Listing.or_empty(path).names if not name.endswith(PACKED)}
+    return names <= {_LOST_AND_FOUND} and (not is_named_so or is_empty_disk(path))
 
 
 def blank_disk(path: Place) -> Finding:
     """The note about a disk that was named next to others, and has nothing of Kafka."""
+    packed = [name for name in Listing.or_empty(path).names if name.endswith(PACKED)]
     detail = "no Kafka files here: a disk that is empty, or not mounted. What it had is missing"
+    if packed:
+        detail = f"no Kafka files here, and {first_names(packed)} is not read: unpack it first, and name what is in it"
     return Finding(Reason.NOT_KAFKA, detail, path=str(path), damage=False)
 
 

@@ -23,7 +23,8 @@ from kafkalog.text import first_names
 
 ARCHIVES: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 """Suffixes of compressed archives."""
-_PACKED: Final = (*ARCHIVES, ".tar", ".zip")
+PACKED: Final = (*ARCHIVES, ".tar", ".zip")
+"""Suffixes of archives, compressed or not."""
 _WHY_RENAMED: Final = {
     "delete": "a broker renamed this directory to delete it: its topic was deleted, or its replica moved",
     "future": "a broker was making this copy to move the replica to this disk",
@@ -131,7 +132,7 @@ def packed_partitions(names: Collection[str]) -> dict[str, kf.TopicPartition]:
     """The archives such as ``orders-0.tar.gz`` for which no partition directory is there, by name."""
     found = {}
     for name in names:
-        suffix = next((one for one in _PACKED if name.endswith(one)), None)
+        suffix = next((one for one in PACKED if name.endswith(one)), None)
         parsed = None if suffix is None else kf.parse_partition_directory(name.removesuffix(suffix))
         if parsed is not None and parsed.kind is None and str(parsed.topic_partition) not in names:
             found[name] = parsed.topic_partition

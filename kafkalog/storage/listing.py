@@ -84,13 +84,16 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
         return False  # a link that leads in a circle
 
 
-def leads_in_a_circle(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a link that leads to itself."""
+def broken_link(entry: os.DirEntry[str]) -> str:
+    """Why an entry that is a link leads nowhere; "" if it does not."""
     try:
         entry.stat()
     except OSError as error:
-        return error.errno == errno.ELOOP
-    return False
+        if error.errno == errno.ELOOP:
+            return "a link that leads in a circle"
+        if error.errno == errno.ENOENT:
+            return f"a link to {os.readlink(entry.path)}, which is not there: mount its disk, or name where that is now"
+    return ""
 
 
 def is_file(entry: os.DirEntry[str]) -> bool:

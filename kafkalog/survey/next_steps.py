@@ -13,7 +13,7 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.calls import leading_names
 from kafkalog.errors import Finding, Reason
-from kafkalog.log.log_dir import LogDir, log_dir_of
+from kafkalog.log.log_dir import LogDir, is_log_dir, log_dir_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.same_clusters import same_clusters
@@ -62,7 +62,10 @@ def log_dirs_of(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
         is_known = os.path.dirname(directory) in found
         if not (is_known and kf.parse_partition_directory(os.path.basename(directory))):
             # the name alone does not tell: a log dir may be called disk-1
-            found[str(log_dir_of(place_of(directory)))] = None
+            root = log_dir_of(place_of(directory))
+            is_around = str(root) != directory and not is_log_dir(root)
+            has_no_name = kf.parse_partition_directory(os.path.basename(directory)) is None
+            found[directory if is_around and has_no_name else str(root)] = None
     return list(found)
 
 
@@ -145,6 +148,8 @@ class _Disk:
                 files += [f"{path.name}/{name}" for name in inside]
         others = [name for name in self.listing.directories if kf.parse_partition_directory(name) is None]
         moved = [one for name in others for one in unnamed_partitions(self.path / name)]
+        # this may be one itself
+        moved += [one for one in unnamed_partitions(self.path) if one == self.path.name and not moved]
         # those with a name are in log dirs of their own
         unnamed = [one for one in moved if kf.parse_partition_directory(os.path.basename(one)) is None]
         return files, [*packed_partitions({*self.listing.names})], unnamed

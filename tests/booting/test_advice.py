@@ -554,7 +554,49 @@ def parts_of_rsync(cluster):
     return "single-a"
 
 
+def names_swapped(cluster):
+    one, other = (cluster.disks[0] / name for name in ("single-a-0", "orders-0"))
+    one.rename(cluster.root / "aside")
+    other.rename(one)
+    (cluster.root / "aside").rename(other)
+    return "single-a"
+
+
+def a_copy_by_a_file_manager(cluster):
+    segment = cluster.logs(cluster.disks[0] / "single-a-0")[1]
+    segment.rename(segment.with_name(f"{segment.stem} (1).log"))
+    return "single-a"
+
+
+def a_link_to_nowhere(cluster):
+    partition = cluster.disks[0] / "single-a-0"
+    shutil.rmtree(partition)
+    partition.symlink_to(cluster.root / "not-mounted")
+    segment = cluster.logs(cluster.disks[0] / "orders-0")[0]
+    segment.write_bytes(segment.read_bytes()[:-9])
+    return "single-a"
+
+
+def a_disk_in_an_archive(cluster):
+    shutil.copytree(cluster.disks[0], cluster.root / "other")
+    shutil.rmtree(cluster.disks[0])
+    cluster.disks[0].mkdir()
+    (cluster.disks[0] / "disk-1.tar.gz").write_bytes(b"")
+    cluster.disks.append(cluster.root / "other")
+
+
+def a_partition_without_its_directory(cluster):
+    (cluster.disks[0] / "single-a-0").rename(cluster.root / "single")
+    cluster.disks.append(cluster.root / "single")
+    return "single-a"
+
+
 SAID = {
+    "names_swapped": "orders-0: left out: it is single-a-0, by the metadata log in",
+    "a_copy_by_a_file_manager": " (1).log may have them: restore the .log from it first",
+    "a_link_to_nowhere": "not-mounted, which is not there",
+    "a_disk_in_an_archive": "disk-1.tar.gz is not read: unpack it first",
+    "a_partition_without_its_directory": "first give single the name of its partition",
     "a_topic_renamed": "it is single-a-0, by the metadata log in",
     "a_copy_by_windows": f"first restore the .log files of SINGLE-A-0/{0:020}.LOG",
     "parts_of_rsync": "first restore the .log files of single-a-0/.rsync-partial",
@@ -562,7 +604,8 @@ SAID = {
 OPERATORS = [
     *(a_link_to_another_disk, a_copy_into_the_log_dir, a_topic_renamed, a_copy_by_windows, parts_of_rsync),
     *(rsync_was_stopped, another_cluster_id, another_topic_under_a_name, a_topic_id_of_none),
-    *(a_segment_next_to_the_partitions, segments_in_two_places),
+    *(a_segment_next_to_the_partitions, segments_in_two_places, names_swapped, a_copy_by_a_file_manager),
+    *(a_link_to_nowhere, a_disk_in_an_archive, a_partition_without_its_directory),
 ]
 
 

@@ -29,8 +29,10 @@ _INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
     kf.TRANSACTION_INDEX_SUFFIX: TransactionIndex,
 }
 _SHOWN: Final = 4
-# what is not the .log itself: with more at its end, or in capitals, as other systems write it
-_COPY: Final = re.compile(r"([0-9]{20})\.(?:log[-.~_](?!(?:deleted|swap|cleaned)$)|(?!log$)(?i:log)$)")
+# what is not the .log itself: with more in its name, without its suffix, or in capitals, as other systems write it
+_COPY: Final = re.compile(
+    r"([0-9]{20})(?:\.log[-.~_ (](?!(?:deleted|swap|cleaned)$)|\.(?!log$)(?i:log)$|[-_ (].*\.(?i:log)$|$)"
+)
 
 
 def start_finding(path: str, start: int, end: int, why: str) -> Finding:
