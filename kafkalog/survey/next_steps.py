@@ -147,9 +147,9 @@ class _Disk:
                 inside = [one for name in listing.directories for one in unnamed_partitions(path / name)]
                 files += [f"{path.name}/{name}" for name in inside]
         others = [name for name in self.listing.directories if kf.parse_partition_directory(name) is None]
-        moved = [one for name in others for one in unnamed_partitions(self.path / name)]
+        moved = [*itertools.chain.from_iterable(unnamed_partitions(self.path / name) for name in others)]
         # this may be one itself
-        moved += [one for one in unnamed_partitions(self.path) if one == self.path.name and not moved]
+        moved = moved or [*filter(self.path.name.__eq__, unnamed_partitions(self.path))]
         # those with a name are in log dirs of their own
         unnamed = [one for one in moved if kf.parse_partition_directory(os.path.basename(one)) is None]
         return files, [*packed_partitions({*self.listing.names})], unnamed
