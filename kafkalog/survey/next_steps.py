@@ -24,7 +24,7 @@ from kafkalog.state.checkpoints import known_properties
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, is_url, place_of
-from kafkalog.survey.startup_files import unnamed_partitions, unnamed_segments
+from kafkalog.survey.startup_files import is_segment, unnamed_partitions, unnamed_segments
 from kafkalog.text import first_names
 
 
@@ -148,8 +148,8 @@ class _Disk:
                 files += [f"{path.name}/{name}" for name in inside]
         others = [name for name in self.listing.directories if kf.parse_partition_directory(name) is None]
         moved = [*itertools.chain.from_iterable(unnamed_partitions(self.path / name) for name in others)]
-        # this may be one itself
-        moved = moved or [*filter(self.path.name.__eq__, unnamed_partitions(self.path))]
+        # this may be one itself, and no log dir
+        moved = moved or [self.path.name] * (not self.partitions and any(map(is_segment, self.listing.names)))
         # those with a name are in log dirs of their own
         unnamed = [one for one in moved if kf.parse_partition_directory(os.path.basename(one)) is None]
         return files, [*packed_partitions({*self.listing.names})], unnamed

@@ -120,7 +120,7 @@ def unnamed_partitions(directory: AnyPlace) -> list[str]:
     """Which directories have segments: this one, or those in it, as fsck puts them into lost+found; by their names."""
     inside = {directory.name: directory}
     inside |= {f"{directory.name}/{name}": directory / name for name in Listing.or_empty(directory).directories}
-    return [name for name, one in inside.items() if any(map(_is_segment, Listing.or_empty(one).names))]
+    return [name for name, one in inside.items() if any(map(is_segment, Listing.or_empty(one).names))]
 
 
 def unnamed_segments(directory: AnyPlace, listing: Listing | None = None) -> list[str]:
@@ -146,7 +146,7 @@ def _unknown_files(directory: Place, listing: Listing) -> list[str]:
         return [name for name in names if name in listing.files]
     # a log dir may be called as a partition is
     is_partition = kf.parse_partition_directory(directory.name) is not None
-    return [] if is_partition else [name for name in names if name in listing.files and not _is_segment(name)]
+    return [] if is_partition else [name for name in names if name in listing.files and not is_segment(name)]
 
 
 def _begins_with_batch(path: Place) -> bool:
@@ -169,7 +169,7 @@ def about_unnamed_segments(directory: AnyPlace) -> str:
     return f". {where}: kafkalog undelete {directory} brings them back" if found else ""
 
 
-def _is_segment(name: str) -> bool:
+def is_segment(name: str) -> bool:
     return name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None
 
 
