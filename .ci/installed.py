@@ -29,6 +29,8 @@ DOCUMENTS = [TREE / "README.md", *sorted((TREE / "docs").rglob("*.md"))]
 def main() -> None:
     os.environ.pop("PYTHONPATH", None)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # for a JVM that lives for seconds
+    os.environ["JAVA_TOOL_OPTIONS"] = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     plain, for_spark = modules_of_the_tree()
     wanted = plain if KIND == "plain" else for_spark
     assert wanted
