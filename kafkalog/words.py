@@ -155,6 +155,8 @@ txn txns transaction hanging find-hanging > kafkalog transactions PATH | transac
 config configs settings quotas brokers nodes controllers cluster metadata-shell metadata-quorum features \
     get-cluster-id \
     topic-configs > kafkalog metadata PATH | metadata(path)
+kubernetes k8s strimzi helm manifests crd > kafkalog metadata PATH --as strimzi --cluster NAME, which prints the \
+    manifests of topics and users | metadata(path)
 acls acl list-acls > kafkalog metadata PATH --show acls | metadata(path)
 users scram > kafkalog metadata PATH --show scram,quotas | metadata(path)
 under-replicated under-replicated-partitions unavailable offline isr replicas leaders assignment assignments \
@@ -434,6 +436,7 @@ hanging_transactions = kafkalog.transactions(path)
 committed = kafkalog.groups(path)
 offsets = head > kafkalog.read_table(path, columns=["offset"])["offset"]
 as_dict to_json_dict json asdict dict model_dump = to_dict()
+latest current newest last last_version = noun > result[-1] for the last one, which is the latest
 errors problems issues warnings faults defects damage damaged corruption corruptions failures bad is_damaged = findings
 errors problems issues warnings findings damage damaged failures missing = faults
 is_valid is_ok valid success passed healthy is_healthy is_clean clean status verdict = ok

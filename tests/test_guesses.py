@@ -1177,7 +1177,7 @@ kafkalog cat D -t orders:0 -> the partition is -t orders -p 0
 kafkalog cat D 'ord*' -n 1 -> kafkalog cat PATH -t 'ord*' -n 1
 # options that list states and limit lines
 kafkalog transactions D --state ongoing -> use --open for those that are open, --hanging for those that hang
-kafkalog dump --files S --print-data-log --max 5 -> pipe it into head -n 5: kafkalog dump --files PATH --print-data-log
+kafkalog dump --files S --print-data-log --max 5 -> of records, kafkalog cat PATH -n 5): kafkalog dump --files PATH
 kafkalog bench D -> use kafkalog verify PATH, with time before it
 kafkalog du -h D
 kafkalog diff D D -> kafkalog diff --content
@@ -1230,6 +1230,16 @@ kafkalog salvage D --in-place -> use -o DIR: PATH is never changed, this command
 kafkalog hexdump S --offset 100 -> xxd -s N PATH prints the bytes there
 kafkalog checksum D P -> kafkalog diff --content PATH
 kafkalog lag D --max 10 -> kafkalog groups PATH --json | jq -c 'select(.lag > 10)'
+kafkalog repartition D -t orders --partitions 6 -o six -> -o six --topic NAME --partitions 6 (see
+kafkalog split D -t orders --partitions 6 -o six -> -o six --topic NAME --partitions 6 (see
+kafkalog repartition D -t orders -n 6 -o six -> -o FILE.parquet, then kafkalog load
+kafkalog groups D --csv -> kafkalog groups PATH -o out.csv
+kafkalog groups D --format csv -> kafkalog groups PATH -o out.csv
+kafkalog groups D --export csv -> kafkalog groups PATH -o out.csv
+kafkalog load in.csv -o new --topic t --timestamp ts -> --timestamp-column ts
+kafkalog cat D --filter 'headers["x-id"] == "abc"' -> a header is 'headers.x-id == "abc"'
+kafkalog kubernetes D -> kafkalog metadata PATH --as strimzi --cluster NAME
+kafkalog export D -o x.duckdb -> write x.parquet, which DuckDB reads
 kafkalog dump S --offset 5 -> option of kafkalog lookup
 kafkalog cat D --fail -> the help of --on-corruption has the word 'fail'
 kafkalog recover D 'key == a' -> ; recover takes no condition

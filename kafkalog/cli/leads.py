@@ -190,6 +190,9 @@ def _advice_of(lead: Lead, typed: Sequence[str]) -> Advice:
     """The advice for a word of another tool, with the typed paths and topics in its first command line, if they fit."""
     line = _written(f"kafkalog {lead.line} PATH" if lead.is_same else lead.line, typed)
     line, typed = _shell_of_metadata(line, typed)
+    if "--partitions" in typed and "--segment-bytes" in line:
+        line = _written(commands()["repartition"].line, typed)
+    line, typed = _own_places(line, typed)
     asked = _grouped(_timed(line, typed), typed)
     if asked != line:
         used = _values_of(typed)
@@ -202,7 +205,23 @@ def _advice_of(lead: Lead, typed: Sequence[str]) -> Advice:
         return Advice(f"use {text}", typed=typed)
     words = shlex.split(first[0])[1:]
     kept = _kept(typed if "-o" not in words else _without_output(typed), words)
+    if ", then kafkalog" in text:  # an option may be for the second line, where it may mean something else
+        kept = [word for before, word in itertools.pairwise(["", *kept]) if {before, word} & {*TOPICS} or is_path(word)]
     return Advice(f"use {LINE}{text[first.end() :]}", [*words, *kept] if kept else [], first[0], typed)
+
+
+def _own_places(line: str, typed: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The line with values of options for which it has a place, such as ``--partitions N``, and the rest of the words.
+
+    In another part of the line, the same option may mean something else.
+    """
+    for name, value in itertools.pairwise(typed):
+        place = re.search(rf"(?<=\s){re.escape(name)} [A-Z]+\b", line)
+        if place is not None and name.startswith("--") and not value.startswith("-"):
+            line = f"{line[: place.start()]}{name} {shlex.quote(value)}{line[place.end() :]}"
+            at = typed.index(name)
+            typed = [*typed[:at], *typed[at + 2 :]]
+    return line, typed
 
 
 def _shell_of_metadata(line: str, typed: Sequence[str]) -> tuple[str, Sequence[str]]:

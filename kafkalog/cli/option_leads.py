@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkalog.cli.leads import filled
@@ -30,7 +30,7 @@ from kafkalog.cli.typed import (
     with_unit,
 )
 from kafkalog.column_names import ALL_COLUMNS
-from kafkalog.interchange.file_types import STREAM_FORMATS
+from kafkalog.interchange.file_types import FORMAT_NAMES, STREAM_FORMATS
 from kafkalog.words import american, rows
 
 
@@ -97,6 +97,10 @@ _OPTIONS: Final = r"""
 --sort --sort-by --order-by | --columns | kafkalog sql 'select * from TOPIC order by COLUMN' PATH
 --count --count-only --wc | -n | kafkalog export PATH --dry-run (it counts records); -n N reads some
 -F --retry | --follow | --follow
+--limit -n -c --count --head --max --max-messages --max-records --num --first --take --rows --top | dump
+    | leave it out (of all lines, head -n VALUE shows the first; of records, kafkalog cat PATH -n VALUE)
+--csv | groups | -o out.csv
+--format --output-format --as --to | groups | -o VALUE
 --max --max-lag --min-lag --threshold --fail-above --lag-above --lag-threshold --alert --warn --critical | groups
     | --json, and jq -c 'select(.lag > VALUE)' for the groups that are further behind
 --in-place --inplace | --output | -o DIR: PATH is never changed, this command makes a copy
@@ -114,6 +118,7 @@ _OPTIONS: Final = r"""
 --level | --compression-level | --compression zstd --compression-level VALUE
 --rename --new-name --topic | convert | kafkalog export PATH --isolation-level read_committed -o FILE.parquet, then \
     kafkalog load FILE.parquet -o DIR --topic NAME
+--timestamp --ts --time | --timestamp-column | --timestamp-column VALUE
 -K -D --key-delimiter --key-separator --line-delimiter --parse.key | load | lines such as KEY:VALUE become a table \
     with jq -Rc 'capture("(?<key>[^:]*):(?<value>.*)")' FILE > lines.jsonl, then kafkalog load lines.jsonl -o DIR \
     --topic TOPIC --encoding utf8
@@ -413,12 +418,14 @@ def _instead(
             words = ["--format", words[1].rpartition(".")[2]]
         is_whole = not any(_PLACEHOLDER.search(word) for word in words)
         return Instead(text, words=words if is_whole else None, takes_value=takes, command=line[1])
-    text = text if takes else re.sub(r"^-o [\w-]+\.(\w+)(?=,|$)", lambda file: _output(file, name, typed), text)
+    text = text if takes else re.sub(r"^-o [\w-]+\.(\w+)(?=,|$)", lambda file: _output(file, name, own, typed), text)
     return Instead(text, words=_option_words(text, own), takes_value=takes)
 
 
-def _output(file: re.Match[str], name: str, typed: Sequence[str]) -> str:
+def _output(file: re.Match[str], name: str, own: Collection[str], typed: Sequence[str]) -> str:
     """The format of a file, if the output was typed or stdout is one; or else the option for the file."""
+    if "--format" not in own:
+        return file[0]
     if _has_output(name, typed):
         return f"--format {file[1]}"
     return f"--format {file[1]} -o -" if file[1] in STREAM_FORMATS and is_redirected(sys.stdout) else file[0]
@@ -694,6 +701,8 @@ def _with_value(text: str, value: str) -> str:
     """A text with the value that was typed; a value that is a condition stands for a whole one."""
     if not value or value.startswith("-"):
         return text
+    if text.startswith("-o VALUE") and value.lower() in FORMAT_NAMES:
+        text = text.replace("VALUE", "out.VALUE", 1)
     if "FILE.VALUE" in text:
         value = {"tsv": "csv", "xlsx": "csv", "excel": "csv"}.get(value, value)  # what spreadsheets read
     if CONDITION.search(value):

@@ -87,6 +87,9 @@ def unknown_format(path: str | os.PathLike[str], otherwise: str = "") -> ValueEr
             f"{name}: databases are not written; write {file}.csv, which sqlite3 {file}.db '.import --csv {file}.csv"
             " records' imports"
         )
+    if re.search(r"\.(?:duckdb|ddb)$", name, re.IGNORECASE):
+        file = f"{name.rpartition('.')[0]}.parquet"
+        return ValueError(f"{name}: databases are not written; write {file}, which DuckDB reads")
     return ValueError(f"{name}: unknown format; end the name in {SUFFIXES}{otherwise}")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
+from kafkalog.format import SCHEMAS_TOPIC
 from kafkalog.storage.location import kind_of
 from kafkalog.system_topics.schemas import MANIFEST, SUFFIXES, SchemaReference
 from kafkalog.values.frames import SchemaKey
@@ -188,6 +189,11 @@ class DirectorySchemas:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = Path(directory)
+        if re.fullmatch(rf"{SCHEMAS_TOPIC}-\d+", self._directory.name):
+            raise ValueError(
+                f"schemas: {self._directory} is a partition of {SCHEMAS_TOPIC}: by default, that of the log dir"
+                " is read; kafkalog schemas writes a directory of schemas from it"
+            )
         if kind_of(self._directory) != "directory":
             raise ValueError(
                 f"schemas: {self._directory} is neither a directory nor a URL such as http://localhost:8081"

@@ -70,6 +70,8 @@ def _no_condition(text: str) -> str:
     if "$." in text:  # a path of JSON, as jq and JSONPath have it
         meant = re.sub(r"\$\.(?=\w)", "value.", text)
         return f"{text!r}: a field of JSON values is {meant!r}, with --value-format json"
+    if found := re.match(r"headers?\[['\"]?([\w.-]+)['\"]?\](.*)", text):
+        return f"{text!r}: a header is {f'headers.{found[1]}{found[2]}'!r}"
     return (
         f"expected COLUMN OP VALUE, such as 'key == abc' or 'timestamp >= 2026-11-21T08:00Z', not {text!r};"
         " OP is one of ==, !=, <, <=, >, >=, in, between, like, matches, contains, starts_with, each with not, has,"
