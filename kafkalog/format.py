@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -374,5 +375,6 @@ def codec_name(codec: int) -> str:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
-        names = [one for one, value in globals().items() if getattr(value, "__module__", "") == __name__]
-        missing_in_module(__name__, [one for one in names if not one.startswith("_")], name)
+        own = [one for one, value in globals().items() if getattr(value, "__module__", __name__) == __name__]
+        names = [one for one in own if not one.startswith("_") and not isinstance(globals()[one], ModuleType)]
+        missing_in_module(__name__, names, name)

@@ -39,12 +39,18 @@ def near(word: str, words: Iterable[str], least: float = 0.75) -> str | None:
     """
     import difflib
 
+    if len(word) > _LONGEST:
+        return None
     # upper case is a common slip, so it does not count against a word
     by_case = {one.lower(): one for one in words}
     word = word.lower()
     found = difflib.get_close_matches(word, by_case, 1, least)
     swapped = (f"{word[:at]}{word[at : at + 2][::-1]}{word[at + 2 :]}" for at in range(len(word) - 1))
     return next((by_case[one] for one in (word, *swapped, *found) if one in by_case), None)
+
+
+_LONGEST: Final = 300
+"""Letters of what may be a slip for another word: comparing takes the square of them."""
 
 
 def near_name(name: str, names: Iterable[str]) -> str | None:

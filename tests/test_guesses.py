@@ -1244,6 +1244,8 @@ kafkalog dump S --offset 5 -> option of kafkalog lookup
 kafkalog cat D --fail -> the help of --on-corruption has the word 'fail'
 kafkalog recover D 'key == a' -> ; recover takes no condition
 kafkalog cat D ordres -> did you mean the topic orders? kafkalog cat PATH -t orders
+kafkalog recover D --inplace -> --in-place
+kafkalog cat D --max-messages five -> use -n VALUE (five is none)
 kafkalog export D -o x.tsv -> x.tsv: csv is written with commas; end the name in .csv
 kafkalog sql "select headers['x'] from orders" D -> map_from_entries(headers)['name']
 """

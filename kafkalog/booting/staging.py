@@ -378,16 +378,20 @@ def with_futures(
 ) -> list[Copy]:
     """The copies of a partition, and those that a broker was making of them, if these have what all others lost.
 
-    `topic_id` is that of the topic in the metadata; such a copy may be of an earlier topic of that name.
+    A broker never has more in such a copy than in what it copies. `topic_id` is that of the topic in the metadata; such
+    a copy may be of an earlier topic of that name.
     """
     known = {topic_id, *(known_topic_id(one.path) for one in copies)} - {None}
     same = [one for one in futures if not known or known_topic_id(one.path) in (None, *known)]
-    if not same or not (before := plan(copies)).lacks_offsets:
+    if not same:
         return copies
     for one in same:
         one.refuse_forbidden()
     every = [*copies, *same]
-    offsets, more = (planned.plan.rows["first_offset"] for planned in (before, plan(every)))
+    before, after = plan(copies), plan(every)
+    if not before.lacks_offsets and after.plan.end_offset <= before.plan.end_offset:
+        return copies
+    offsets, more = (planned.plan.rows["first_offset"] for planned in (before, after))
     return every if more.size > offsets.size and np.isin(offsets, more).all() else copies
 
 

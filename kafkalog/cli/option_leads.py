@@ -103,7 +103,6 @@ _OPTIONS: Final = r"""
 --format --output-format --as --to | groups | -o VALUE
 --max --max-lag --min-lag --threshold --fail-above --lag-above --lag-threshold --alert --warn --critical | groups
     | --json, and jq -c 'select(.lag > VALUE)' for the groups that are further behind
---in-place --inplace | --output | -o DIR: PATH is never changed, this command makes a copy
 -0 --print0 --null-data | | leave it out: each record ends with a line
 --deleted --nulls --null-values --tombstone --tombstones --only-tombstones | --filter | --filter 'value is null'
 -A -B --context | --start-offset | --start-offset N --end-offset N
@@ -288,6 +287,7 @@ _OPTIONS: Final = r"""
 --dry --simulate --plan --preview --check --noop --what-if -N --dryrun --trockenlauf | --dry-run | --dry-run
 --force --replace -y --yes --clobber | --overwrite | --overwrite
 --force --inplace -y --yes --overwrite --execute | --in-place | --in-place
+--in-place --inplace | --output | -o DIR: PATH is never changed, this command makes a copy
 --mode --append --incremental --continue | --resume | --resume
 --jobs -j --workers --parallel --parallelism --cores --concurrency --num-threads | --threads | --threads VALUE
 -j | --json | --json
@@ -344,12 +344,17 @@ def unknown_option(
     """
     if name.replace("_", "-") in _RANGES and not is_joined and (between := _between(name, own, typed)):
         return between
-    is_refused = False
+    refused: Instead | None = None
     for found in _leads(name, value, command, own, typed, is_joined=is_joined):
-        if found.command or not found.words or is_valid(found.words):
-            return None if is_refused and not found.words else found
-        is_refused = True
-    return None
+        if found.words and not found.command and not is_valid(found.words):
+            refused = refused or found
+        elif found.words or refused is None:
+            return found
+        else:
+            break
+    if refused is None or not refused.words:
+        return None
+    return Instead(f"{refused.words[0]} VALUE ({value} is none)", takes_value=refused.takes_value)
 
 
 def _leads(
@@ -384,7 +389,7 @@ def _between(name: str, own: Mapping[str, bool], typed: Sequence[str]) -> Instea
     n_taken = 1
     if len(two) == 1:
         two, n_taken = [*words[:2]], 2
-    times = [meant_time(one) for one in two]
+    times = [None if re.fullmatch(r"-\d+", one) else meant_time(one) for one in two]
     if len(two) != 2 or None in times:
         return None
     if all(one.isdecimal() and len(one) < _DIGITS_OF_TIMES for one in two):

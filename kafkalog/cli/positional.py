@@ -86,15 +86,17 @@ def instead(
 
     `taking` has the options of which a word is one of the values, and `line` is what was typed after the command.
     """
-    paths = [word for word in words if is_path(word)]
-    for word in words if paths else ():
-        if word in paths or word not in line or is_query(word) or (command == "sql" and " " in word):
+    paths, of_records = [word for word in words if is_path(word)], command == "cat"
+    for word in _others(words, paths, command) if paths else ():
+        if word not in line:
             continue
         at = line.index(word)
-        if found := _group(word, command, line) or positional_topic(word, paths, own, line):
+        if found := _group(word, command, line) or positional_topic(
+            word, paths, own, line, of_records=command == "cat"
+        ):
             return found
         one = meant(word, own, taking.get(word, ()))
-        if one is None:
+        if one is None or one.kind in ([] if of_records else _OF_BACKUPS):
             continue
         no = f"no file or directory {shown([word])}"
         if one.words is None:
@@ -102,6 +104,16 @@ def instead(
         text = f"did you mean {shown(one.words)}?" if one.words else "leave it out"
         return f"{no}; {text}", [*line[:at], *line[at + 1 :], *one.words]
     return None
+
+
+def _others(words: Sequence[str], paths: Sequence[str], command: str) -> list[str]:
+    """The words that are neither paths nor queries."""
+    others = [word for word in words if word not in paths and not is_query(word)]
+    return [word for word in others if command != "sql" or " " not in word]
+
+
+_OF_BACKUPS: Final = ("number", "time")
+"""Kinds of words that directories of backups have as names."""
 
 
 def _group(word: str, command: str, line: Sequence[str]) -> tuple[str, Sequence[str]] | None:
@@ -115,9 +127,12 @@ def _group(word: str, command: str, line: Sequence[str]) -> tuple[str, Sequence[
 
 
 def positional_topic(
-    word: str, paths: Sequence[str], own: Collection[str], line: Sequence[str]
+    word: str, paths: Sequence[str], own: Collection[str], line: Sequence[str], *, of_records: bool
 ) -> tuple[str, Sequence[str]] | None:
-    """What to type for a topic or a partition of one of the paths: text and command line; None for another word."""
+    """What to type for a topic or a partition of one of the paths: text and command line; None for another word.
+
+    `of_records` says that a command reads a topic rather than several paths: a topic may be mistyped.
+    """
     at, no = line.index(word), f"no file or directory {word}"
     record = re.fullmatch(r"(.+)[@:](\d+)", word)
     if record and "-n" in own and (place := partition_named(record[1], paths)):
@@ -130,7 +145,7 @@ def positional_topic(
     if place:
         partition, rest = with_partition(word, paths, line)
         return f"{no}; use {partition} for the partition", rest
-    topic = word if is_topic(word, paths) else near(word, _topics(paths))
+    topic = word if is_topic(word, paths) else near(word, _topics(paths)) if of_records else None
     if topic is None or re.search(r"[\s/]", word):
         return None
     if "--topics" in own:
@@ -200,7 +215,9 @@ def with_output(
     outputs = tables or _new_places(words, own, writes)
     if len(outputs) != 1 or len(words) == 1:
         return Advice("")
-    line = [*(word for word in argv if word != outputs[0]), "-o", outputs[0]]
+    # tabs are not written
+    output = re.sub(r"(?i)\.tsv(?=\.\w+$|$)", ".csv", outputs[0])
+    line = [*(word for word in argv if word != outputs[0]), "-o", output]
     if tables and writes not in ("FILE", "TO"):
         path = next(filter(is_path, words), "PATH")
         return Advice(f"; to write a table: {LINE}", ["export", *line], f"kafkalog export {shown([path, *line[-2:]])}")

@@ -23,7 +23,7 @@ from kafkalog.interchange.table_types import Conversion, lost_findings, same_but
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.operations.exporting.export import check_on_decode_error
-from kafkalog.operations.sql_conditions import add_function, several_types, typed_query
+from kafkalog.operations.sql_conditions import Params, add_function, several_types, typed_query
 from kafkalog.parsing import field_column
 from kafkalog.scanning.dataset import ScanDataset
 from kafkalog.scanning.options import OPENING, ScanOptions
@@ -176,12 +176,12 @@ class Querying:
             if self._passes.error is not None:
                 raise self._passes.error from None
             text = self._explained(str(error))
-            hint = next((one for pattern, one in _HINTS if re.search(pattern, text)), "")
+            hint = next((one for pattern, one in _HINTS if re.search(pattern, f"{text}\n{self._query}")), "")
             raise QueryError(f"{text}{hint}") from None
         except pa.ArrowException as error:
             raise ReadError(Reason.FILE_UNREADABLE, str(error).splitlines()[0], path=self.log_dir.paths[0]) from error
 
-    def relation(self, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Any:
+    def relation(self, query: str, params: Params = None) -> Any:
         """The query as a relation of DuckDB, whose columns have different names; QueryError for a wrong query.
 
         `params` are the values of ``?``, or by name of ``$name``, in the query.
@@ -197,7 +197,8 @@ class Querying:
             known = {name.lower(): _columns_of(scan) for name, scan in tables.items()}
             self._fields = [*dict.fromkeys(path for scan in tables.values() for path in _field_paths(scan.schema))]
             self._mixed = [field_column(path[0], path[1:]) for scan in tables.values() for path in scan.mixed_paths]
-            result = self._connection.sql(typed_query(self._connection, query, known), params=params)
+            typed, params = typed_query(self._connection, query, known, params)
+            result = self._connection.sql(typed, params=params)
             if result is None:
                 raise QueryError("the query has no result: a select is expected")
             return self._distinct(result)
@@ -353,11 +354,14 @@ class Querying:
 _HINTS: Final = (
     (r'Parser Error.*near "[-.]', '. Put topic names with hyphens or dots in double quotes, such as "orders-eu"'),
     ("Values were not provided", "; in Python, params= has the values of ? and $name; in a shell, write them out"),
-    (r'expression "headers" because|string .+ to INT64', "; map_from_entries(headers)['name'] is a header's value"),
+    (
+        r'expression "headers" because|to INT64\n[^\0]*\bheaders\s*\[',
+        "; map_from_entries(headers)['name'] is a header's value",
+    ),
     ("TIMESTAMP WITH TIME ZONE and type INTEGER", "; compare with a text such as '2026-11-28', or epoch_ms(timestamp)"),
     ("Cannot extract field .* not a struct", "; describe the table for the names of its fields"),
 )
-"""What to write instead, by the text of an error."""
+"""What to write instead, by the text of an error, with the query below it."""
 
 
 _CHANGES: Final = re.compile(r"\s*(delete|update|insert|alter|drop|truncate)\b", re.IGNORECASE)
@@ -391,7 +395,7 @@ class QueryResult(ArrowStream):
     A result is an Arrow stream: ``pa.table(result)`` and ``polars.DataFrame(result)`` read it.
     """
 
-    def __init__(self, querying: Querying, query: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> None:
+    def __init__(self, querying: Querying, query: str, params: Params = None) -> None:
         self._querying = querying
         self._relation = querying.relation(query, params)
 

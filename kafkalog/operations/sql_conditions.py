@@ -7,7 +7,7 @@ numbers compare with numbers and text with text, as everywhere else.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Columns: TypeAlias = Mapping[str, frozenset[Path]]
 """The columns of a table in lower case, each with the paths in it that are JSON text."""
+Params: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
+"""The values of ``?`` in a query in their order, or those of ``$name`` by name."""
 Tree: TypeAlias = dict[str, Any]
 """A node of DuckDB's tree of a query."""
 
@@ -71,23 +73,28 @@ def _below(paths: frozenset[Path], parts: Path) -> frozenset[Path]:
     return frozenset(path[len(parts) :] for path in paths if path[: len(parts)] == parts)
 
 
-def typed_query(connection: duckdb.DuckDBPyConnection, query: str, tables: Mapping[str, Columns]) -> str:
-    """The query with typed conditions; `tables` are its tables in lower case.
+def typed_query(
+    connection: duckdb.DuckDBPyConnection, query: str, tables: Mapping[str, Columns], params: Params = None
+) -> tuple[str, Params]:
+    """The query with typed conditions, and its parameters; `tables` are its tables in lower case.
 
     Raises ConditionError for a condition that has no meaning for values of several types.
     """
     if not any(paths for columns in tables.values() for paths in columns.values()):
-        return query
-    tree = json.loads(_value(connection, "select json_serialize_sql(?::varchar)", query))
+        return query, params
+    tree = json.loads(_value(connection, "select json_serialize_sql(?::varchar)", [query]))
     if tree.get("error"):  # no select, or an error that DuckDB explains better
-        return query
-    typing = _Typing(connection)
+        return query, params
+    named = params if isinstance(params, Mapping) else {str(at): value for at, value in enumerate(params or (), 1)}
+    typing = _Typing(connection, named)
     for statement in tree["statements"]:
         typing.query(statement["node"], _Scope({}, None, tables))
     if not typing.n_changes:
-        return query
+        return query, params
     connection.execute(_MACRO)
-    return _text_of(connection, tree)
+    # the others stand in conditions now
+    left = typing.used.difference(_parameters_in(tree))
+    return _text_of(connection, tree), {name: value for name, value in named.items() if name not in left} or None
 
 
 def add_function(connection: Any) -> None:
@@ -109,9 +116,12 @@ def _holds(texts: pa.Array | pa.ChunkedArray, operations: pa.Array, literals: pa
 class _Typing:
     """Changes the tree of a query in place."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, params: Mapping[str, Any]) -> None:
         self._connection = connection
+        self._params = params
         self.n_changes = 0
+        self.used: set[str] = set()
+        """The parameters whose values stand in typed conditions."""
 
     def query(self, node: Tree, outer: _Scope) -> Columns:
         """Type the conditions of a query; returns its columns, as far as they are known."""
@@ -229,7 +239,9 @@ class _Typing:
             raise ConditionError(several_types(column))
         tree = json.loads(_value(self._connection, "select json_serialize_sql('select 0')"))
         tree["statements"][0]["node"]["select_list"] = [node]
-        value = _value(self._connection, _text_of(self._connection, tree))
+        names = {*_parameters_in(node)} & {*self._params}
+        self.used |= names
+        value = _value(self._connection, _text_of(self._connection, tree), {name: self._params[name] for name in names})
         if value is None:
             raise ConditionError(f"{column!r} compares with no null: write is null or is not null")
         check_literal(column, value)
@@ -244,20 +256,32 @@ class _Typing:
 
     def _expression(self, text: str) -> Tree:
         """The tree of an expression."""
-        made = _value(self._connection, "select json_serialize_sql(?::varchar)", f"select {text}")
+        made = _value(self._connection, "select json_serialize_sql(?::varchar)", [f"select {text}"])
         expression: Tree = json.loads(made)["statements"][0]["node"]["select_list"][0]
         return expression
 
 
-def _value(connection: duckdb.DuckDBPyConnection, query: str, *parameters: str) -> Any:
+def _parameters_in(node: object) -> Iterator[str]:
+    """The names of the parameters in a tree; those of ``?`` are numbers."""
+    if isinstance(node, dict):
+        if node.get("class") == "PARAMETER":
+            yield node["identifier"]
+        for part in node.values():
+            yield from _parameters_in(part)
+    elif isinstance(node, list):
+        for part in node:
+            yield from _parameters_in(part)
+
+
+def _value(connection: duckdb.DuckDBPyConnection, query: str, params: Params = None) -> Any:
     """The value of a query that has one."""
-    ((value,),) = connection.execute(query, parameters).fetchall()
+    ((value,),) = connection.execute(query, params or None).fetchall()
     return value
 
 
 def _text_of(connection: duckdb.DuckDBPyConnection, tree: Tree) -> str:
     """The SQL of a tree."""
-    return str(_value(connection, "select json_deserialize_sql(?::json)", json.dumps(tree)))
+    return str(_value(connection, "select json_deserialize_sql(?::json)", [json.dumps(tree)]))
 
 
 def _json(literal: object) -> str:

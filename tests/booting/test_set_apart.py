@@ -265,6 +265,17 @@ def test_a_copy_that_a_broker_was_making_fills_what_the_other_lost(tmp_path, los
     assert kafkalog.boot([disk, moving.parent], tmp_path / "strict", dry_run=True, strict=not lost).ok == report.ok
 
 
+@pytest.mark.parametrize("has_epochs", [True, False])
+def test_a_copy_that_a_broker_was_making_proves_that_the_other_lost_its_end(tmp_path, has_epochs):
+    disk, moving = damaged_move(tmp_path, (6, 12, 18), 24)
+    (disk / "t-0" / f"{0:020}.log").write_bytes(b"")
+    for path in disk.glob("t-0/*"):
+        if path.suffix == ".snapshot" or (path.name == kf.LEADER_EPOCH_CHECKPOINT and not has_epochs):
+            path.unlink()
+    kafkalog.boot([disk, moving.parent], tmp_path / "out")
+    assert output_of(tmp_path / "out" / "data" / "t-0") == ALL
+
+
 def test_a_copy_of_an_earlier_topic_fills_nothing(tmp_path):
     disk, moving = damaged_move(tmp_path, (6,), 24)
     identify(moving, 7)

@@ -150,6 +150,23 @@ def test_queries_find_fields_whatever_their_names_are_there(tmp_path):
         assert [row[0] for row in kafkalog.sql(query, tmp_path).fetchall()] == expected, query
 
 
+def test_parameters_compare_as_values_that_are_written_out(tmp_path):
+    written(tmp_path, [1, "1", True, 7])
+    for condition, params, expected in (
+        ("value.a = ?", [1], [0]),
+        ("value.a = ? and value.n >= ?", ["1", 1], [1]),
+        ("value.n >= ? and value.a = ?", [1, "1"], [1]),
+        ("value.n < $n and value.a in ($x, $y)", {"n": 3, "y": True, "x": 7}, [2]),
+        ("value.a between ? and ? + 1", [1, 6], [0, 3]),
+        ("value.n = ?", [3], [3]),
+    ):
+        rows = kafkalog.sql(f"select value.n from t where {condition}", tmp_path, params=params).fetchall()
+        assert [row[0] for row in rows] == expected, condition
+    for params in ([1], [1, 2, 3]):
+        with pytest.raises(QueryError, match=r"[Pp]arameter"):
+            kafkalog.sql("select * from t where value.a = ? and value.n = ?", tmp_path, params=params)
+
+
 def test_conditions_without_a_meaning_are_errors_that_name_the_field(tmp_path, capsys):
     written(tmp_path, [10, "n/a"])
     for condition in (

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         querying = Querying(path_of(args), on_decode_error=args.on_decode_error, **scan_options(args))
         batches = querying.run(query)
         encoding = args.encoding or "utf8"
-        nulls = _Nulls()
+        nulls = _Nulls(looks_into_json="->" in query or "json" in query.lower())
         if args.output is not None:
             _write(nulls.of(batches), args.output, encoding, console)
         else:
@@ -96,9 +96,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 class _Nulls:
-    """Counts rows, and finds columns that are null in all of them: a wrong name in a JSON path is no error."""
+    """Counts rows, and finds columns that are null in all of them: a wrong name in a path into JSON is no error."""
 
-    def __init__(self) -> None:
+    def __init__(self, looks_into_json: bool) -> None:
+        self._looks_into_json = looks_into_json
         self._n_rows = 0
         self._names: list[str] | None = None
 
@@ -117,7 +118,7 @@ class _Nulls:
         """A text about no rows, or about columns that are null; empty without any."""
         if not self._n_rows:
             return "no rows match the query"
-        names = [name for name in self._names or () if name not in DEFAULT_COLUMNS]
+        names = [name for name in self._names or () if name not in DEFAULT_COLUMNS and self._looks_into_json]
         return f"{', '.join(names)}: null in {counted(self._n_rows, 'row')}" if names else ""
 
 

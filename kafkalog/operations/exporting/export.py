@@ -401,7 +401,8 @@ def _format_of(to: Any, format: str | None, compression: str | None, is_director
         if format is None:
             otherwise = ", set format (--format), or use partition_by (--partition-by) for a directory"
             raise unknown_format(to, otherwise)
-    check_name(to)
+        if not is_directory:
+            check_name(to)
     if packed is not None and format in TEXT_FORMATS:
         if compression not in (None, packed):
             raise ValueError(f"{os.fspath(to)}: the name ends in {packed}, but compression is {compression}")
