@@ -17,6 +17,8 @@ NUMBERS: Final = {"short": ">h", "int": ">i", "long": ">q", "float": ">f", "doub
 FORMATS: Final = ("utf8", "json", *NUMBERS, "uuid", "avro", "protobuf", "jsonschema", "connectjson")
 WITH_SCHEMAS: Final = ("avro", "protobuf", "jsonschema")
 """Formats whose values have frames of schema registries."""
+WITH_FIELDS: Final = ("json", *WITH_SCHEMAS, "connectjson")
+"""Formats whose values have fields."""
 WITH_BRANCHES: Final = ("avro", "protobuf")
 """Formats with unions."""
 _OF_FORMATS: Final = {

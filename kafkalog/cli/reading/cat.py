@@ -85,10 +85,6 @@ output:
 )
 
 
-_OF_FIELDS: Final = ("json", "avro", "protobuf", "jsonschema", "connectjson")
-"""Formats of values that have fields, of which programs want JSON."""
-
-
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print records."""
     if args.tail is not None and args.limit is not None:
@@ -137,10 +133,11 @@ def _note_tails(args: argparse.Namespace, scan: Scan, console: Console) -> None:
 def _record_format(args: argparse.Namespace, console: Console) -> RecordFormat:
     from kafkalog.cli.reading.record_text import CUT_AT, TextFormat
     from kafkalog.interchange.text_output import JsonLines
+    from kafkalog.values.options import WITH_FIELDS
 
     if console.is_json:
         return JsonLines(record_columns_of(args), encoding=args.encoding or "base64")
-    if args.value_format in _OF_FIELDS and not args.columns and is_pipe(sys.stdout):
+    if args.value_format in WITH_FIELDS and not args.columns and is_pipe(sys.stdout):
         console.note("these are lines of text; --json prints JSON lines, as jq reads them")
     # never in a pipe, where a cut value would pass for a whole one
     cut_at = CUT_AT if sys.stdout.isatty() and not args.full else None

@@ -80,7 +80,7 @@ TARGETS: Final = {
         Target("4.4", 30, _ALL, is_below_release=True),
     )
 }
-_COORDINATED: Final = (kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE, kf.SHARE_GROUP_STATE, kf.REMOTE_LOG_METADATA)
+_READ_BY_BROKERS: Final = kf.INTERNAL_TOPICS - {kf.METADATA_TOPIC}
 _PASSES_OVER_VERSIONS: Final = "4.3"
 """The first release whose transaction coordinator passes over a value of an unknown version; others do not load it."""
 _WITHOUT_ZOOKEEPER: Final = "4.0"
@@ -177,7 +177,7 @@ def _coordinator_problems(roots: Sequence[Path], release: str, limits: Limits) -
     log_dir = LogDir(roots, limits=limits)
     stopped: set[str] = set()
     failures: list[Finding] = []
-    for topic in sorted({*_COORDINATED} & {*log_dir.topics}):
+    for topic in sorted(_READ_BY_BROKERS & {*log_dir.topics}):
         told: set[tuple[int, str]] = set()
         check = LoadCheck(log_dir, topic, is_old=not is_since(release, _WITHOUT_ZOOKEEPER))
         for part in read_topic(log_dir, topic, AsOf(), lambda finding: None):
