@@ -26,6 +26,7 @@ lag consumer-lag consumer-groups gruppen group = groups                         
 dump-log dumplogsegments dumplog dump-log-segments = dump                             | dump("FILE.log")
 version         = --version                                         | __version__
 help man manual hilfe = --help                                            | __doc__
+exit-codes exit-code exit-status return-codes error-codes = --help        | __doc__
 completion completions autocomplete shell-completion = --completion       | __all__
 topics list-topics topic-list tree > kafkalog ls PATH, or kafkalog metadata PATH --show topics for their settings \
     | ls(path), or open_log_dir(path).topics

@@ -1244,6 +1244,11 @@ kafkalog dump S --offset 5 -> option of kafkalog lookup
 kafkalog cat D --fail -> the help of --on-corruption has the word 'fail'
 kafkalog recover D 'key == a' -> ; recover takes no condition
 kafkalog cat D ordres -> did you mean the topic orders? kafkalog cat PATH -t orders
+kafkalog delete D -t orders --before-offset 10 -> use kafkalog trim PATH -t orders --before-offset 10
+kafkalog cat D --output yaml -> use --json
+kafkalog tiered ls D -> kafkalog ls LOG_DIR --tiered URL
+kafkalog ls tar://backup.tar.gz -> tar://DIRECTORY::backup.tar.gz
+kafkalog help exit-codes
 kafkalog recover D --inplace -> --in-place
 kafkalog cat D --max-messages five -> use -n VALUE (five is none)
 kafkalog export D -o x.tsv -> x.tsv: csv is written with commas; end the name in .csv

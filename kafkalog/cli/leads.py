@@ -88,7 +88,8 @@ _OWN_VERBS: Final = {
 def _line(name: str, ours: Sequence[str], rest: Sequence[str]) -> list[str]:
     """Our command line for a word that means the same, with the arguments that follow it."""
     if name == "help":
-        return [*rest[:1], "--help"]
+        other = command_lead(plain(rest[0])) if rest else None
+        return [*(rest[:1] if other is None or other.line != "--help" else ()), "--help"]
     if name in ("du", "ll", "disk-usage"):  # their -h is for human sizes
         rest = [one for one in rest if one not in ("-h", "-H")]
     if name in ("head", "tail"):  # their -n 5, -n5 and -5
@@ -111,7 +112,7 @@ _VERBS: Final = ("list", "describe", "show", "get", "view", "display", "print", 
 def unknown_command(argv: Sequence[str], known: Sequence[str]) -> Advice:
     """What to type instead of an unknown command: the command, or the most similar one, or else all of them."""
     name, rest = plain(argv[0]), _records_apart(argv[1:])
-    lead = command_lead(name)
+    lead = command_lead("delete-records" if "--before-offset" in rest and name in _DELETES.split() else name)
     if asked := _records_asked(name, lead, rest):
         return asked
     if is_query(argv[0]):
@@ -161,6 +162,7 @@ def _after_path(path: str, rest: Sequence[str], known: Collection[str]) -> Advic
     return Advice(FIRST.replace("PATH", shlex.quote(path)))
 
 
+_DELETES: Final = "delete del remove rm drop purge"
 _GETS: Final = "get fetch read message messages record records seek"
 """Words for commands that have an offset next."""
 

@@ -688,7 +688,7 @@ _BY_VALUE: Final = {
     **{(f"--{kind}", "file"): {f"--{kind}-file"} for kind in ("avro", "protobuf")},
     **{("-r", kind): {"-r-raw"} for kind in ("time", "number")},
     ("--include", "all"): {"--all"},
-    **{("-o", kind): {f"-o-{kind}"} for kind in ("json", "table", "wide")},
+    **{(name, kind): {f"-o-{kind}"} for name in ("-o", "--output") for kind in ("json", "table", "wide")},
     **{(name, "condition"): {"--exclude-condition"} for name in ("--exclude", "--not", "--ignore")},
     ("-X", "isolation"): {"-X-isolation"},
     ("--last", "number"): {"--last-n"},

@@ -368,6 +368,9 @@ class Parser(argparse.ArgumentParser):
             meant = None if action.choices is None else near(str(value), map(str, action.choices))
             if meant not in (None, str(value)):
                 raise argparse.ArgumentError(action, f"{value!r} is none of its values; did you mean {meant}?")
+            if meant is None and action.dest == "job":
+                jobs = " and ".join(map(str, action.choices or ()))
+                self.error(f"no command '{self.prog.split()[-1]} {value}'; there are {jobs}; {self.epilog}")
             super()._check_value(action, value)
             return
         from kafkalog.cli.leads import unknown_command

@@ -197,7 +197,7 @@ def open_segment(path: Place, **options: Any) -> Segment:
         if path.name.endswith(kf.PACKED_LOG_SUFFIXES):
             hint = f"compressed file: unpack it to {path.with_suffix('').name} first"
         elif path.name.endswith(ARCHIVES):
-            hint = "compressed archive: unpack it, or decompress it and open tar://DIRECTORY::PATH.tar"
+            hint = f"compressed archive: unpack it, or open tar://DIRECTORY::{path}"
         elif path.suffix in (".tar", ".zip"):
             kind = path.suffix[1:]
             hint = f"archive: open {kind}://::{path}, or {kind}://DIRECTORY::{path} for a directory in it"

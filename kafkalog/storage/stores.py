@@ -662,6 +662,8 @@ def _filesystem_of(url: str, options: dict[str, Any]) -> tuple[FilesystemStore, 
         raise ValueError(f"{shown}: {clean(str(error))}") from None
     except Exception as error:
         detail = f"fsspec cannot open it: {clean((str(error).splitlines() or [''])[0])} ({type(error).__name__})"
+        if archive := re.match(r"(tar|zip)://(?!.*::)(.+)", shown):
+            detail = f"an archive stands after two colons: {archive[1]}://DIRECTORY::{archive[2]}"
         raise ReadError(Reason.FILE_UNREADABLE, detail, path=shown) from None
     # of a chain, the first part that names a file has the key; what caches it stands before that, and archives follow.
     # Like Java's `jar:` URLs, that of a file in an archive ends with its name

@@ -68,6 +68,7 @@ def add_parser(commands: Any) -> None:
         "tiered",
         help=SUMMARIES["tiered"],
         description=f"{SUMMARIES['tiered']}\n\nexamples:\n{_VERIFY.examples}\n{_RESTORE.examples}",
+        epilog="kafkalog ls LOG_DIR --tiered URL lists a log with what is in remote storage",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

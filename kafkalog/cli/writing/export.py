@@ -119,14 +119,16 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     # before the run: an empty file alone would not say why
     note_if_nothing_matches(args, exporter.scan, console)
+    if args.output == "-":  # who reads it may not read its end
+        note_base64(args, exporter.scan.schema.names, 1, console)
     warnings.simplefilter("ignore", DecodeWarning)  # the console reports the findings instead
     with reported(exporter.scan, console, "records", skip="export what is intact"):
         result = exporter.run()
         known = {id(finding) for finding in exporter.scan.findings}
         console.findings(finding for finding in result.findings if id(finding) not in known)
     console.undecoded(result.n_undecoded, args)
-    note_base64(args, exporter.scan.schema.names, result.n_records, console)
     if args.output != "-":
+        note_base64(args, exporter.scan.schema.names, result.n_records, console)
         if args.dry_run:
             console.note(f"{counted(result.n_records, 'record')} would be written")
             return
