@@ -1244,7 +1244,7 @@ kafkalog dump S --offset 5 -> option of kafkalog lookup
 kafkalog cat D --fail -> the help of --on-corruption has the word 'fail'
 kafkalog recover D 'key == a' -> ; recover takes no condition
 kafkalog cat D ordres -> did you mean the topic orders? kafkalog cat PATH -t orders
-kafkalog delete D -t orders --before-offset 10 -> -t orders --before-offset 10 -o DIR
+kafkalog delete D -t orders --before-offset 3 -> -t orders --before-offset 3 -o DIR
 kafkalog cat D --output yaml -> use --json
 kafkalog tiered ls D -> kafkalog ls LOG_DIR --tiered URL
 kafkalog ls tar://backup.tar.gz -> tar://DIRECTORY::backup.tar.gz
