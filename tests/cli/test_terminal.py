@@ -197,7 +197,8 @@ def obeyed(text, *, is_terminal):
     return None
 
 
-@pytest.mark.parametrize("is_terminal", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.slow
 def test_no_command_shows_what_a_terminal_obeys(is_terminal, log_dir, tmp_path, monkeypatch):
     tested, faults = set(), []
     monkeypatch.setattr("kafkalog.cli.terminal._PROGRESS_AFTER", 1e9)  # a slow machine shows no bar either

@@ -127,6 +127,7 @@ def test_uncompressed_batches_are_byte_for_byte_those_of_kafkas_builder(kafka, t
     assert -1 in {row[1] for row in rows}
 
 
+@pytest.mark.slow
 def test_markers_and_empty_batches_are_kafkas(kafka, tmp_path):
     source = random.Random(21)
     ours, asked = [], []
@@ -209,6 +210,7 @@ def every_compression():
     ]
 
 
+@pytest.mark.slow
 def test_kafka_reads_what_we_compress_with_every_codec_and_level(kafka, tmp_path):
     source = random.Random(23)
     batches = []

@@ -48,7 +48,8 @@ def damaged_root(tmp_path_factory):
     return root
 
 
-@pytest.mark.parametrize("name", ["damaged", pytest.param("clean", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["damaged", "clean"])
+@pytest.mark.slow
 def test_its_numbers_are_those_of_the_other_commands(name, damaged_root):
     root = unpacked("k44") if name == "clean" else damaged_root
     report = kafkalog.report(root, now=NOW)

@@ -67,6 +67,7 @@ def test_what_is_written_comes_out_again(path, codec):
 
 
 @NEEDS_PROC
+@pytest.mark.slow
 def test_memory_does_not_grow_with_what_is_written(tmp_path):
     program = """
 import sys

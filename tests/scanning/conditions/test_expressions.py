@@ -13,6 +13,7 @@ from kafkalog.column_names import ALL_COLUMNS
 pytestmark = pytest.mark.kernels
 
 
+@pytest.mark.slow
 def test_expressions_are_judged_as_pyarrow_judges_tables(log_dir):
     import pyarrow.compute as pc
 
