@@ -488,13 +488,14 @@ class _Boot:
         for key in self._sources.futures.keys() & copies.keys():
             some = copies[key]
             copies[key] = with_futures(some, self._sources.futures[key], ids.get(key.topic), self._plan)
-            used = {str(one.path) for one in copies[key][len(some) :]}
-            for one in copies[key][len(some) :]:
+            if not (used := copies[key][len(some) :]):
+                continue
+            for one in used:
                 near = next((other for other in some if other.root.node_id == one.root.node_id), some[0])
                 self._node_of[one.path] = self._node_of[near.path]
-            rows = self._report.findings.rows
+            rows, paths = self._report.findings.rows, {str(one.path) for one in used}
             self._report.findings.exchange(
-                [one for one in rows if one.reason is not Reason.LEFT_OUT or one.path not in used]
+                [one for one in rows if one.reason is not Reason.LEFT_OUT or one.path not in paths]
             )
 
     def _plan(self, copies: Sequence[Copy]) -> PlannedCopies:

@@ -112,7 +112,9 @@ _VERBS: Final = ("list", "describe", "show", "get", "view", "display", "print", 
 def unknown_command(argv: Sequence[str], known: Sequence[str]) -> Advice:
     """What to type instead of an unknown command: the command, or the most similar one, or else all of them."""
     name, rest = plain(argv[0]), _records_apart(argv[1:])
-    lead = command_lead("delete-records" if "--before-offset" in rest and name in _DELETES.split() else name)
+    lead = command_lead(name)
+    if "--before-offset" in rest and lead == command_lead("delete"):
+        lead = command_lead("delete-records")
     if asked := _records_asked(name, lead, rest):
         return asked
     if is_query(argv[0]):
@@ -162,7 +164,6 @@ def _after_path(path: str, rest: Sequence[str], known: Collection[str]) -> Advic
     return Advice(FIRST.replace("PATH", shlex.quote(path)))
 
 
-_DELETES: Final = "delete del remove rm drop purge"
 _GETS: Final = "get fetch read message messages record records seek"
 """Words for commands that have an offset next."""
 

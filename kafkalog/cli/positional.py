@@ -25,6 +25,7 @@ from kafkalog.cli.typed import (
     partition_named,
     shown,
 )
+from kafkalog.column_names import TEXT_COLUMNS
 from kafkalog.interchange.file_types import UNCERTAIN
 from kafkalog.text import near, partition_word
 
@@ -63,12 +64,9 @@ def meant(word: str, own: Mapping[str, bool], taking: Sequence[str] = ()) -> Mea
     if kind_of(word) in ("json", "table"):
         format = {"json": "jsonl", "ndjson": "jsonl"}.get(word.lower(), word.lower())
         return _option("format", own, ["--format", format], ["--json"] if format == "jsonl" else ["--csv"])
-    if word in _COLUMNS or re.fullmatch(r"(?:key|value|headers)\.[\w.-]+", word):
+    if word in TEXT_COLUMNS or re.fullmatch(r"(?:key|value|headers)\.[\w.-]+", word):
         return _option("column", own, ["--columns", word])
     return Meant("word for all", []) if word in ("all", "everything", "*") else None
-
-
-_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers", "topic", "partition")
 
 
 def _option(kind: str, own: Collection[str], *others: list[str]) -> Meant:
@@ -91,9 +89,7 @@ def instead(
         if word not in line:
             continue
         at = line.index(word)
-        if found := _group(word, command, line) or positional_topic(
-            word, paths, own, line, of_records=command == "cat"
-        ):
+        if found := _group(word, command, line) or positional_topic(word, paths, own, line, of_records=of_records):
             return found
         one = meant(word, own, taking.get(word, ()))
         if one is None or one.kind in ([] if of_records else _OF_BACKUPS):
