@@ -93,7 +93,7 @@ def typed_query(
         return query, params
     connection.execute(_MACRO)
     # the others stand in conditions now
-    left = typing.used.difference(_parameters_in(tree))
+    left = typing.used - _parameters_in(tree)
     return _text_of(connection, tree), {name: value for name, value in named.items() if name not in left} or None
 
 
@@ -239,7 +239,7 @@ class _Typing:
             raise ConditionError(several_types(column))
         tree = json.loads(_value(self._connection, "select json_serialize_sql('select 0')"))
         tree["statements"][0]["node"]["select_list"] = [node]
-        names = {*_parameters_in(node)} & {*self._params}
+        names = _parameters_in(node) & self._params.keys()
         self.used |= names
         value = _value(self._connection, _text_of(self._connection, tree), {name: self._params[name] for name in names})
         if value is None:
@@ -261,16 +261,18 @@ class _Typing:
         return expression
 
 
-def _parameters_in(node: object) -> Iterator[str]:
+def _nodes(tree: object) -> Iterator[Tree]:
+    """All nodes of a tree."""
+    if isinstance(tree, dict):
+        yield tree
+    parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    for part in parts:
+        yield from _nodes(part)
+
+
+def _parameters_in(tree: object) -> set[str]:
     """The names of the parameters in a tree; those of ``?`` are numbers."""
-    if isinstance(node, dict):
-        if node.get("class") == "PARAMETER":
-            yield node["identifier"]
-        for part in node.values():
-            yield from _parameters_in(part)
-    elif isinstance(node, list):
-        for part in node:
-            yield from _parameters_in(part)
+    return {node["identifier"] for node in _nodes(tree) if node.get("class") == "PARAMETER"}
 
 
 def _value(connection: duckdb.DuckDBPyConnection, query: str, params: Params = None) -> Any:
@@ -361,12 +363,8 @@ def _first(call: Tree) -> Tree:
     return expression
 
 
-def _has_columns(part: object) -> bool:
-    if isinstance(part, list):
-        return any(map(_has_columns, part))
-    if not isinstance(part, dict):
-        return False
-    return part.get("type") in ("COLUMN_REF", "SUBQUERY") or any(map(_has_columns, part.values()))
+def _has_columns(tree: object) -> bool:
+    return any(node.get("type") in ("COLUMN_REF", "SUBQUERY") for node in _nodes(tree))
 
 
 def _become(part: Tree, other: Tree) -> None:

@@ -1,8 +1,8 @@
 """Turns what a dump reads into objects: one dict for each batch, record or mismatch.
 
-Dicts include the values of headers, which the text omits. Fields are named as columns of the
-batch table and of records. Sizes, timestamps and offsets are numbers; keys and values are `bytes`, or the result of the
-decoder in the options: a dict for a decoder of a topic.
+Dicts include the values of headers, which the text omits. Fields are named as columns of the batch table and of
+records. Sizes, timestamps and offsets are numbers; keys and values are `bytes`, or the result of the decoder in the
+options: a dict for a decoder of a topic.
 """
 
 from __future__ import annotations
